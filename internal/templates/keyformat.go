@@ -1,0 +1,55 @@
+package templates
+
+import (
+	"errors"
+	"strings"
+
+	"alimtalk-syncer/internal/hospitals"
+)
+
+// OwnPrefix begins every key that is the daemon's alone.
+const OwnPrefix = "alimtalk-syncer:"
+
+const (
+	hospitalMark = "<hospitalId>"
+	codeMark     = "<templateCode>"
+)
+
+// KeyFormat makes the Redis key of an entry. No two (hospital, code) pairs share a key:
+// the code stands last, and what follows the hospital id can be no part of one.
+type KeyFormat struct {
+	before, between string
+}
+
+// ParseKeyFormat reads a CACHE_KEY_FORMAT such as
+// "infotalk:template:{<hospitalId>}:<templateCode>".
+func ParseKeyFormat(s string) (KeyFormat, error) {
+	if strings.Count(s, hospitalMark) != 1 || strings.Count(s, codeMark) != 1 {
+		return KeyFormat{}, errors.New("must hold <hospitalId> and <templateCode> once each")
+	}
+	before, rest, _ := strings.Cut(s, hospitalMark)
+	between, last := strings.CutSuffix(rest, codeMark)
+	switch {
+	case !last:
+		return KeyFormat{}, errors.New("must end with <templateCode>")
+	case between == "" || hospitals.IDByte(between[0]):
+		return KeyFormat{}, errors.New("the character after <hospitalId> must be one that no id may hold ([A-Za-z0-9_-] may)")
+	case strings.HasPrefix(s, OwnPrefix):
+		return KeyFormat{}, errors.New("must not begin with " + OwnPrefix)
+	}
+	return KeyFormat{before: before, between: between}, nil
+}
+
+// Key returns the key of a hospital's entry.
+func (f KeyFormat) Key(hospitalID, code string) string {
+	return f.before + hospitalID + f.between + code
+}
+
+// FenceKey returns the key of a hospital's fence. It repeats the beginning of the entries'
+// keys, so that it has their hash tag and that deployments with other formats do not meet.
+func (f KeyFormat) FenceKey(hospitalID string) string {
+	return OwnPrefix + "fence:" + f.before + hospitalID + f.between
+}
+
+// String returns the format as it was given.
+func (f KeyFormat) String() string { return f.before + hospitalMark + f.between + codeMark }

@@ -1,0 +1,46 @@
+package templates
+
+import "strings"
+
+// State is an inspection state with its spellings folded: two statuses are the same
+// exactly when their States are equal.
+type State string
+
+// The states that Kakao's vendors have words for.
+const (
+	Registered State = "REGISTERED"
+	Requested  State = "REQUESTED"
+	Approved   State = "APPROVED"
+	Rejected   State = "REJECTED"
+	Deleted    State = "DELETED"
+)
+
+// words are the spellings seen at SureM and its sister vendors.
+var words = map[string]State{
+	"REGISTERED": Registered, "REG": Registered,
+	"REQUESTED": Requested, "REQ": Requested, "KREQ": Requested, "INSPECTING": Requested,
+	"APPROVED": Approved, "APR": Approved,
+	"REJECTED": Rejected, "REJ": Rejected, "HREJ": Rejected, "KREJ": Rejected,
+	"DELETED": Deleted,
+}
+
+// Status is an inspectionStatus as it was spelled. The zero Status means that there is none.
+type Status string
+
+// State folds the spelling: known words in any case, blanks around them ignored, become
+// their state; a word nobody knows is compared exactly as it is written.
+func (s Status) State() State {
+	if st, ok := words[string(s)]; ok {
+		return st
+	}
+	if st, ok := words[strings.ToUpper(strings.TrimSpace(string(s)))]; ok {
+		return st
+	}
+	return State(s)
+}
+
+// KnownState returns the state of a word, and false for a word nobody knows.
+func KnownState(word string) (State, bool) {
+	st, ok := words[strings.ToUpper(strings.TrimSpace(word))]
+	return st, ok
+}
