@@ -102,3 +102,10 @@ func ValidJSON(s string) bool {
 	}
 	return gjson.Valid(s)
 }
+
+// Field returns a top-level member of a JSON object as it is written, the last one where a
+// name stands twice, and false where there is none. The object must be ValidJSON.
+func Field(object, name string) (raw string, ok bool) {
+	value, n := member(gjson.Parse(object), name)
+	return value.Raw, n > 0
+}

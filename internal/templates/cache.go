@@ -1,0 +1,263 @@
+package templates
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"alimtalk-syncer/internal/hospitals"
+)
+
+// Bounds of the commands. A read makes three at most (get, look, store; a store only after
+// a look that was answered), so that Redis away adds less than two seconds to it.
+const (
+	readTimeout = 600 * time.Millisecond
+	passTimeout = 5 * time.Second
+	batch       = 500 // entries per pipeline or script
+)
+
+var (
+	//go:embed lua/look.lua
+	lookSource string
+	//go:embed lua/store.lua
+	storeSource string
+	//go:embed lua/delete_if.lua
+	deleteIfSource string
+	//go:embed lua/forget.lua
+	forgetSource string
+
+	lookScript     = redis.NewScript(lookSource)
+	storeScript    = redis.NewScript(storeSource)
+	deleteIfScript = redis.NewScript(deleteIfSource)
+	forgetScript   = redis.NewScript(forgetSource)
+)
+
+// The errors of a Cache itself; others are Redis' and the network's.
+var (
+	ErrWrongType = errors.New("the key holds another type than a string")
+	// ErrMoved means that a reload gave the hospital another sender key or account, or
+	// removed it: what was begun for the former one stores and deletes nothing more.
+	ErrMoved = errors.New("the hospital's sender key or account has changed meanwhile")
+)
+
+// CacheOptions say how entries stand in Redis.
+type CacheOptions struct {
+	Keys     KeyFormat
+	Keyv     bool          // write {"value":document,"expires":unix-ms} instead of the document
+	TTL      time.Duration // of an entry, at least 1 ms
+	FenceTTL time.Duration // at least twice a load's deadline
+	Current  func(hospitals.Hospital) bool
+}
+
+// Cache is the entries of all hospitals in Redis and the fence that keeps stale ones out:
+// a random token per hospital. A load takes the token before it asks SureM and may store
+// only while it is still there; every pass removes it after its summaries have arrived.
+type Cache struct {
+	rdb *redis.Client
+	CacheOptions
+}
+
+// Connect returns a client for o with the bounds that this program's promises need: no
+// retries of its own (a repeated script is not what the fence was proved for), deadlines
+// obeyed, and failures told quickly. It does not wait for Redis to be there.
+func Connect(o *redis.Options) *redis.Client {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = time.Second
+	o.ReadTimeout, o.WriteTimeout = passTimeout, passTimeout
+	o.ContextTimeoutEnabled = true
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(o)
+}
+
+// NewCache returns the cache on rdb.
+func NewCache(rdb *redis.Client, o CacheOptions) *Cache { return &Cache{rdb: rdb, CacheOptions: o} }
+
+// Ping reports whether Redis answers, within readTimeout.
+func (c *Cache) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return c.rdb.Ping(ctx).Err()
+}
+
+// Get reads one entry: the first look of a read.
+func (c *Cache) Get(ctx context.Context, h hospitals.Hospital, code string) (Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return entryOf(c.rdb.Get(ctx, c.Keys.Key(h.ID, code)))
+}
+
+// entryOf reads the answer of a GET.
+func entryOf(cmd *redis.StringCmd) (Entry, error) {
+	value, err := cmd.Result()
+	switch {
+	case err == nil:
+		return readEntry(value, time.Now()), nil
+	case errors.Is(err, redis.Nil):
+		return Entry{}, nil
+	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+		return Entry{Kind: WrongType}, nil
+	default:
+		return Entry{}, fmt.Errorf("reading an entry: %w", err)
+	}
+}
+
+// Look reads one entry inside the slot of its load. On a miss it also returns the fence's
+// token, which Store asks for; "" when Redis could not hold one.
+func (c *Cache) Look(ctx context.Context, h hospitals.Hospital, code string) (Entry, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	answer, err := lookScript.Run(ctx, c.rdb, c.entryAndFence(h, code),
+		rand.Text(), c.FenceTTL.Milliseconds()).StringSlice()
+	if err != nil {
+		return Entry{}, "", fmt.Errorf("looking at an entry and its fence: %w", err)
+	}
+	switch {
+	case len(answer) == 2 && answer[0] == "entry":
+		return readEntry(answer[1], time.Now()), "", nil
+	case len(answer) == 2 && answer[0] == "miss":
+		return Entry{}, answer[1], nil
+	default:
+		return Entry{Kind: WrongType}, "", nil
+	}
+}
+
+// Store writes a document where nothing stands, if token is still the fence's. It reports
+// whether it was written; ErrMoved when the hospital is no longer what it was.
+func (c *Cache) Store(ctx context.Context, h hospitals.Hospital, code, token string, doc Document) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if !c.Current(h) {
+		return false, ErrMoved
+	}
+	value := doc.Raw
+	if c.Keyv {
+		value = `{"value":` + doc.Raw + `,"expires":` + strconv.FormatInt(time.Now().Add(c.TTL).UnixMilli(), 10) + `}`
+	}
+	stored, err := storeScript.Run(ctx, c.rdb, c.entryAndFence(h, code), token, value, c.TTL.Milliseconds()).Bool()
+	if err != nil {
+		return false, fmt.Errorf("storing an entry: %w", err)
+	}
+	return stored, nil
+}
+
+// FenceAndRead fences a hospital and then reads its entries, in one round trip for up to
+// 500 of them. No fill whose load began before it is stored after it. An error means that
+// the fence is not confirmed.
+func (c *Cache) FenceAndRead(ctx context.Context, h hospitals.Hospital, codes []string) (map[string]Entry, error) {
+	return c.read(ctx, h, codes, true)
+}
+
+// ReadAll reads a hospital's entries and leaves its fence alone.
+func (c *Cache) ReadAll(ctx context.Context, h hospitals.Hospital, codes []string) (map[string]Entry, error) {
+	return c.read(ctx, h, codes, false)
+}
+
+func (c *Cache) read(ctx context.Context, h hospitals.Hospital, codes []string, fence bool) (map[string]Entry, error) {
+	entries := make(map[string]Entry, len(codes))
+	for fence || len(codes) > 0 {
+		part := codes[:min(len(codes), batch)]
+		codes = codes[len(part):]
+		if err := c.readPart(ctx, h, part, fence, entries); err != nil {
+			return nil, err
+		}
+		fence = false
+	}
+	return entries, nil
+}
+
+func (c *Cache) readPart(ctx context.Context, h hospitals.Hospital, codes []string, fence bool, entries map[string]Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	pipe := c.rdb.Pipeline()
+	var fenced *redis.IntCmd
+	if fence {
+		fenced = pipe.Del(ctx, c.Keys.FenceKey(h.ID))
+	}
+	gets := make([]*redis.StringCmd, len(codes))
+	for i, code := range codes {
+		gets[i] = pipe.Get(ctx, c.Keys.Key(h.ID, code))
+	}
+	_, _ = pipe.Exec(ctx) // the first error of any command: each is asked for its own
+	if fence && fenced.Err() != nil {
+		return fmt.Errorf("fencing: %w", fenced.Err())
+	}
+	for i, code := range codes {
+		e, err := entryOf(gets[i])
+		if err != nil {
+			return err
+		}
+		entries[code] = e
+	}
+	return nil
+}
+
+// DeleteIf deletes the entries that still hold the bytes that were seen, in one round trip
+// for up to 500 of them, and returns the codes of those it deleted; with an error, of those
+// it is known to have deleted.
+func (c *Cache) DeleteIf(ctx context.Context, h hospitals.Hospital, seen map[string]Entry) (map[string]bool, error) {
+	deleted := make(map[string]bool, len(seen))
+	codes := make([]string, 0, len(seen))
+	for code := range seen {
+		codes = append(codes, code)
+	}
+	for len(codes) > 0 {
+		part := codes[:min(len(codes), batch)]
+		codes = codes[len(part):]
+		if err := c.deletePart(ctx, h, part, seen, deleted); err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+func (c *Cache) deletePart(ctx context.Context, h hospitals.Hospital, codes []string, seen map[string]Entry, deleted map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	keys, values := make([]string, len(codes)), make([]any, len(codes))
+	for i, code := range codes {
+		keys[i], values[i] = c.Keys.Key(h.ID, code), seen[code].value
+	}
+	if !c.Current(h) {
+		return ErrMoved
+	}
+	answers, err := deleteIfScript.Run(ctx, c.rdb, keys, values...).BoolSlice()
+	if err != nil {
+		return fmt.Errorf("deleting entries: %w", err)
+	}
+	for i, yes := range answers {
+		if yes {
+			deleted[codes[i]] = true
+		}
+	}
+	return nil
+}
+
+// Forget fences a hospital and deletes one entry whatever string it holds. ErrWrongType
+// when the key holds another type; any other error means that Redis did not confirm.
+func (c *Cache) Forget(ctx context.Context, h hospitals.Hospital, code string) error {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	n, err := forgetScript.Run(ctx, c.rdb, c.entryAndFence(h, code)).Int()
+	if err != nil {
+		return fmt.Errorf("deleting an entry: %w", err)
+	}
+	if n < 0 {
+		return ErrWrongType
+	}
+	return nil
+}
+
+func (c *Cache) entryAndFence(h hospitals.Hospital, code string) []string {
+	return []string{c.Keys.Key(h.ID, code), c.Keys.FenceKey(h.ID)}
+}
