@@ -3,6 +3,7 @@ package simulator_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -191,7 +192,7 @@ var checks = map[string]check{
 	"rows-short-words":  row(2, with("inspectionStatus", "KREQ")),
 	"rows-unknown-word": row(2, with("inspectionStatus", "TSC03")),
 	"rows-yes-no":       row(2, with("dormant", "N")),
-	"rows-zoned":        row(0, func(m map[string]any) bool { return strings.HasSuffix(m["modifiedAt"].(string), "+09:00") }),
+	"rows-zoned":        row(0, func(m map[string]any) bool { return strings.HasSuffix(fmt.Sprint(m["modifiedAt"]), "+09:00") }),
 	"duplicates-agree":  both(total(4, 8.0), row(3, with("templateCode", "T1"))),
 	"duplicates-differ": both(row(0, with("inspectionStatus", "REQUESTED")), row(3, with("inspectionStatus", "DELETED"))),
 
@@ -205,7 +206,7 @@ var checks = map[string]check{
 		contains(t, s, `"REQUESTED"`)
 	},
 	"detail-in-list": data(`[{"templateCode":"T1"`),
-	"detail-huge":    template(func(m map[string]any) bool { n := len(m["templateContent"].(string)); return n > 50<<10 && n < 70<<10 }),
+	"detail-huge":    template(func(m map[string]any) bool { n := len(fmt.Sprint(m["templateContent"])); return n > 50<<10 && n < 70<<10 }),
 
 	"login-refused-code": refusal(200, "A1002"),
 	"token-missing":      template(func(m map[string]any) bool { _, ok := m["accessToken"]; return !ok }),

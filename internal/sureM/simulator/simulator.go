@@ -27,7 +27,7 @@ const (
 
 // The paths it serves, the daemon's defaults.
 const (
-	TokenPath     = "/api/v1/auth/token"
+	LoginPath     = "/api/v1/auth/token"
 	TemplatesPath = "/api/v1/alimtalk/templates"
 )
 
@@ -64,7 +64,7 @@ func New() *Simulator {
 		waiting:   make(map[ref]int),
 		counts:    make(map[ref]*count),
 	}
-	s.mux.HandleFunc("POST "+TokenPath, s.login)
+	s.mux.HandleFunc("POST "+LoginPath, s.login)
 	s.mux.HandleFunc("GET "+TemplatesPath, s.summaries)
 	s.mux.HandleFunc("GET "+TemplatesPath+"/{code}", s.detail)
 	s.control()
@@ -77,18 +77,22 @@ func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Se
 // Start serves on a free port of 127.0.0.1 until stop is called. stop cuts the calls that
 // still run and returns when no more are taken.
 func (s *Simulator) Start() (baseURL string, stop func(), err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx, cancel := context.WithCancel(context.Background())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
+		cancel()
 		return "", nil, fmt.Errorf("listen for the simulated SureM: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 10 * time.Second,
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	served := make(chan struct{})
+	go func() {
+		_ = server.Serve(listener) // ends when stop closes the server
+		close(served)
+	}()
 	stop = func() {
 		cancel()
 		_ = server.Close()

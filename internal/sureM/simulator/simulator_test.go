@@ -96,7 +96,7 @@ func (v *vendor) do(ctx context.Context, method, path, token, body string) got {
 }
 
 func (v *vendor) logIn(ctx context.Context) got {
-	return v.do(ctx, http.MethodPost, simulator.TokenPath, "", `{"userCode":"`+userCode+`","secretKey":"`+secret+`"}`)
+	return v.do(ctx, http.MethodPost, simulator.LoginPath, "", `{"userCode":"`+userCode+`","secretKey":"`+secret+`"}`)
 }
 
 func (v *vendor) token() string {
@@ -160,11 +160,11 @@ func (g got) refusal(t *testing.T, status int, code string) {
 func TestLoginNeedsTheAccountsSecret(t *testing.T) {
 	v := newVendor(t)
 	v.token()
-	g := v.do(t.Context(), http.MethodPost, simulator.TokenPath, "", `{"userCode":"clinic","secretKey":"wrong"}`)
+	g := v.do(t.Context(), http.MethodPost, simulator.LoginPath, "", `{"userCode":"clinic","secretKey":"wrong"}`)
 	if g.status != http.StatusForbidden || !bytes.Contains(g.body, []byte("<html>")) {
 		t.Errorf("a wrong secret: status %d, %q", g.status, g.body)
 	}
-	v.do(t.Context(), http.MethodPost, simulator.TokenPath, "", `{`).refusal(t, http.StatusBadRequest, "A4000")
+	v.do(t.Context(), http.MethodPost, simulator.LoginPath, "", `{`).refusal(t, http.StatusBadRequest, "A4000")
 	if n := v.Calls(simulator.Login, "", ""); n != 3 {
 		t.Errorf("%d logins counted, want 3", n)
 	}
@@ -320,7 +320,7 @@ func TestStopEndsWhatIsHeld(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Post(base+simulator.TokenPath, "application/json", strings.NewReader(`{"userCode":"clinic","secretKey":"s3cret"}`))
+		resp, err := client.Post(base+simulator.LoginPath, "application/json", strings.NewReader(`{"userCode":"clinic","secretKey":"s3cret"}`))
 		if err == nil {
 			resp.Body.Close()
 			t.Errorf("a silent login was answered with %d", resp.StatusCode)
