@@ -206,7 +206,10 @@ var checks = map[string]check{
 		contains(t, s, `"REQUESTED"`)
 	},
 	"detail-in-list": data(`[{"templateCode":"T1"`),
-	"detail-huge":    template(func(m map[string]any) bool { n := len(fmt.Sprint(m["templateContent"])); return n > 50<<10 && n < 70<<10 }),
+	"detail-huge": template(func(m map[string]any) bool {
+		n := len(fmt.Sprint(m["templateContent"]))
+		return n > 50<<10 && n < 70<<10
+	}),
 
 	"login-refused-code": refusal(200, "A1002"),
 	"token-missing":      template(func(m map[string]any) bool { _, ok := m["accessToken"]; return !ok }),
@@ -221,7 +224,7 @@ var checks = map[string]check{
 	"expires-huge":       login(lasts(1e18), 200),
 	"expires-tiny": func(t *testing.T, s spoilt) {
 		login(lasts(1.0), 200)(t, s)
-		token := s.template(t)["accessToken"].(string)
+		token := fmt.Sprint(s.template(t)["accessToken"])
 		waitFor(t, func() bool { return s.v.call(t.Context(), simulator.Summaries, token, 1).status == 401 })
 	},
 	"token-one-call": login(lasts(3600.0), 200, 401),
