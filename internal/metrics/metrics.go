@@ -89,6 +89,11 @@ func (m *Metrics) GaugeFunc(name, help string, f func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 }
 
+// CounterFunc adds a count that is read when /metrics is.
+func (m *Metrics) CounterFunc(name, help string, f func() float64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, f))
+}
+
 // Requested implements flight.Observer.
 func (m *Metrics) Requested() { m.flightRequests.Inc() }
 

@@ -202,15 +202,12 @@ func (c *Cache) readPart(ctx context.Context, h hospitals.Hospital, codes []stri
 	return nil
 }
 
-// DeleteIf deletes the entries that still hold the bytes that were seen, in one round trip
-// for up to 500 of them, and returns the codes of those it deleted; with an error, of those
-// it is known to have deleted.
-func (c *Cache) DeleteIf(ctx context.Context, h hospitals.Hospital, seen map[string]Entry) (map[string]bool, error) {
-	deleted := make(map[string]bool, len(seen))
-	codes := make([]string, 0, len(seen))
-	for code := range seen {
-		codes = append(codes, code)
-	}
+// DeleteIf deletes those of the codes' entries that still hold the bytes that were seen, in
+// one round trip for up to 500 of them, and returns the codes of those it deleted; with an
+// error, of those it is known to have deleted. ErrMoved when the hospital is no longer what
+// it was.
+func (c *Cache) DeleteIf(ctx context.Context, h hospitals.Hospital, codes []string, seen map[string]Entry) (map[string]bool, error) {
+	deleted := make(map[string]bool, len(codes))
 	for len(codes) > 0 {
 		part := codes[:min(len(codes), batch)]
 		codes = codes[len(part):]

@@ -28,13 +28,18 @@ var words = map[string]State{
 type Status string
 
 // State folds the spelling: known words in any case, blanks around them ignored, become
-// their state; a word nobody knows is compared exactly as it is written.
+// their state; a word nobody knows is compared exactly as it is written; blanks alone are
+// no state, "".
 func (s Status) State() State {
 	if st, ok := words[string(s)]; ok {
 		return st
 	}
-	if st, ok := words[strings.ToUpper(strings.TrimSpace(string(s)))]; ok {
+	word := strings.ToUpper(strings.TrimSpace(string(s)))
+	if st, ok := words[word]; ok {
 		return st
+	}
+	if word == "" {
+		return ""
 	}
 	return State(s)
 }

@@ -11,6 +11,7 @@ type Summary struct {
 
 // List is what one reading of a sender key's summaries has shown.
 type List struct {
+	Pages     int       // that were read; 0 = nothing is known
 	Summaries []Summary // in SureM's order, duplicates included
 	Listed    int       // rows, bad ones included; those whose code stood on an earlier page not
 	BadRows   int       // rows that could not be read, and were skipped

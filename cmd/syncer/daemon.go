@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"alimtalk-syncer/internal/config"
+	"alimtalk-syncer/internal/flight"
+	"alimtalk-syncer/internal/httpapi"
+	"alimtalk-syncer/internal/sureM"
+)
+
+// lastWords is how long a request that was cut at the end of the grace time has to say so.
+const lastWords = 250 * time.Millisecond
+
+// daemon serves and syncs until ctx ends, then shuts down within SHUTDOWN_DELAY plus
+// SHUTDOWN_GRACE. ready is called with the address it listens on. An error means that it
+// could not run.
+func daemon(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func(addr string)) error {
+	listener, err := net.Listen("tcp", cfg.HTTPAddr)
+	if err != nil {
+		return fmt.Errorf("listening on HTTP_ADDR: %w", err)
+	}
+	a := newApp(cfg, log)
+	var stopping atomic.Bool
+	base, cut := context.WithCancelCause(context.Background())
+	defer cut(nil)
+	server := httpapi.NewServer(base, httpapi.New(httpapi.Options{
+		Directory: cfg.Hospitals, Reader: a.reader, Looker: a.syncer,
+		Tokens: cfg.APITokens, Addr: cfg.HTTPAddr,
+		Healthy: a.syncer.Healthy, Ready: func() ([]string, bool) { return a.ready(stopping.Load()) },
+		Metrics: a.metrics.Registry, Log: log,
+	}), max(cfg.SyncTimeout, cfg.FlightLoaderTimeout), log)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }() // ends with Shutdown or Close
+	synced := make(chan struct{})
+	go func() { // ends with ctx and the pass that runs then
+		a.syncer.Schedule(ctx, cfg.Schedule, cfg.SyncOnStart)
+		close(synced)
+	}()
+	v := buildVersion()
+	log.Info().Str("version", v.version).Str("commit", v.commit).Str("addr", listener.Addr().String()).
+		Int("hospitals", len(cfg.Hospitals.All())).Bool("dry_run", cfg.SyncDryRun).Msg("started")
+	ready(listener.Addr().String())
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stopping.Store(true)
+	log.Info().Msg("stopping")
+	time.Sleep(cfg.ShutdownDelay)
+
+	grace, cancel := context.WithTimeout(context.Background(), cfg.ShutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		log.Warn().Msg("grace time is over: cutting what still runs")
+		cut(flight.ErrClosed)
+		words, cancel := context.WithTimeout(context.Background(), lastWords)
+		defer cancel()
+		if err := server.Shutdown(words); err != nil {
+			_ = server.Close()
+		}
+	}
+	select {
+	case <-synced:
+	case <-grace.Done():
+	}
+	a.close(grace)
+	log.Info().Msg("stopped")
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving HTTP: %w", err)
+	}
+	return nil
+}
+
+// ready says which parts are degraded, and whether requests should be sent here: not while
+// shutting down, nor when no read can be answered. A blink of Redis alone must not empty the
+// load balancer while reads go on.
+func (a *app) ready(stopping bool) (degraded []string, ok bool) {
+	if stopping {
+		return []string{"shutting down"}, false
+	}
+	redisAway := a.cache.Ping(context.Background()) != nil
+	state := a.surem.State()
+	if redisAway {
+		degraded = append(degraded, "redis: away")
+	}
+	if state != surem.StateOK {
+		degraded = append(degraded, "surem: "+string(state))
+	}
+	if a.cfg.Hospitals.Bad() {
+		degraded = append(degraded, "hospitals file: bad")
+	}
+	return degraded, !(redisAway && state == surem.StateAway)
+}

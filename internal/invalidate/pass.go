@@ -1,0 +1,129 @@
+package invalidate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"alimtalk-syncer/internal/hospitals"
+)
+
+// A mass change is more than half of this many compared entries or more: it smells of list
+// and detail using different words.
+const massChangeFloor = 20
+
+// Pass reads the hospitals once and returns their reports in the order in which they were
+// begun: oldest last attempt first, so that slow and failing ones starve nobody. Hospitals
+// that share a sender key share one reading. It begins no hospital once ctx has ended, and
+// returns when those that run are done; then the reports are fewer than the hospitals.
+func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospital) []Report {
+	began := time.Now()
+	s.Metrics.LastAttempt.Set(float64(began.Unix()))
+	s.progress.add(1, 0)
+	defer s.progress.add(-1, 0)
+
+	units := s.units(hs)
+	results := make([][]Report, len(units))
+	var workers sync.WaitGroup
+	turn := make(chan int)
+	for range min(s.Concurrency, len(units)) {
+		workers.Go(func() {
+			for i := range turn {
+				results[i] = s.readUnit(trigger, units[i])
+			}
+		})
+	}
+	for i := range units {
+		if ctx.Err() != nil {
+			break
+		}
+		select {
+		case turn <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(turn)
+	workers.Wait()
+	reports := slices.Concat(results...)
+	s.account(trigger, len(hs), reports, time.Since(began))
+	return reports
+}
+
+// units groups hospitals by sender key, the one with the oldest last attempt first.
+func (s *Syncer) units(hs []hospitals.Hospital) [][]hospitals.Hospital {
+	s.mu.Lock()
+	attempts := make(map[string]time.Time, len(hs))
+	for _, h := range hs {
+		attempts[h.ID] = s.standings[h.ID].attempt
+	}
+	s.mu.Unlock()
+	hs = slices.Clone(hs)
+	slices.SortStableFunc(hs, func(a, b hospitals.Hospital) int { return attempts[a.ID].Compare(attempts[b.ID]) })
+	at := make(map[hospitals.Sender]int)
+	var units [][]hospitals.Hospital
+	for _, h := range hs {
+		i, ok := at[h.Sender()]
+		if !ok {
+			i = len(units)
+			at[h.Sender()] = i
+			units = append(units, nil)
+		}
+		units[i] = append(units[i], h)
+	}
+	return units
+}
+
+// readUnit reads the hospitals of one sender key.
+func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital) []Report {
+	s.progress.add(0, 1)
+	defer s.progress.finished()
+	r, err := s.ask(trigger, true, unit...)
+	if err != nil {
+		return nil // shutting down
+	}
+	<-r.done // a reading ends by its own bounds, or by Close
+	reports := make([]Report, len(unit))
+	for i, h := range unit {
+		reports[i] = r.results[h.ID].Report
+	}
+	return reports
+}
+
+// account sums a pass up: one log line, and the figures.
+func (s *Syncer) account(trigger string, planned int, reports []Report, took time.Duration) {
+	type step struct{ from, to string }
+	var ok, listed, compared, skipped, bad, wrongType, changed int
+	steps := make(map[step]int)
+	for _, r := range reports {
+		if r.OK {
+			ok++
+		}
+		listed, compared, skipped = listed+r.Listed, compared+r.Compared, skipped+r.Skipped
+		bad, wrongType, changed = bad+r.BadRows, wrongType+r.WrongType, changed+len(r.Invalidated)
+		for _, c := range r.Invalidated {
+			steps[step{string(c.From), string(c.To)}]++
+		}
+	}
+	if len(reports) == planned && ok > 0 {
+		s.Metrics.LastSuccess.SetToCurrentTime()
+	}
+	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("not_reached", planned-len(reports)).
+		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
+		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
+
+	if compared < massChangeFloor || 2*changed <= compared {
+		s.Metrics.MassChange.Set(0)
+		return
+	}
+	s.Metrics.MassChange.Set(1)
+	var commonest step
+	for st, n := range steps {
+		if n > steps[commonest] || n == steps[commonest] && cmp.Or(cmp.Compare(st.from, commonest.from), cmp.Compare(st.to, commonest.to)) < 0 {
+			commonest = st
+		}
+	}
+	s.Log.Warn().Int("compared", compared).Int("changed", changed).Str("from", commonest.from).Str("to", commonest.to).
+		Int("times", steps[commonest]).Msg(EventMassChange)
+}

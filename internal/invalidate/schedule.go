@@ -1,0 +1,114 @@
+package invalidate
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"alimtalk-syncer/internal/hospitals"
+)
+
+// overdue is how late a tick may be before the process counts as stuck.
+const overdue = time.Minute
+
+// Schedule runs a pass at every tick, and one right away if atOnce says so, until ctx ends;
+// it returns when the pass that runs then is done. A tick that falls into a running pass is
+// skipped and counted; one that panics is logged, and the next one runs.
+func (s *Syncer) Schedule(ctx context.Context, schedule cron.Schedule, atOnce bool) {
+	s.expect(schedule)
+	ticker := cron.New(cron.WithLogger(cron.DiscardLogger))
+	ticker.Schedule(schedule, cron.FuncJob(func() {
+		s.expect(schedule)
+		if !s.passing.TryLock() {
+			s.Metrics.Ticks.WithLabelValues("skipped").Inc()
+			s.Log.Debug().Msg(EventTickSkipped)
+			return
+		}
+		defer s.passing.Unlock()
+		s.Metrics.Ticks.WithLabelValues("run").Inc()
+		s.tick(ctx)
+	}))
+	if atOnce && s.passing.TryLock() {
+		ticker.Start()
+		s.tick(ctx)
+		s.passing.Unlock()
+	} else {
+		ticker.Start()
+	}
+	<-ctx.Done()
+	<-ticker.Stop().Done()
+}
+
+// tick is one scheduled pass. It survives a panic of its own; readings survive theirs.
+func (s *Syncer) tick(ctx context.Context) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.Log.Error().Str("error", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg(EventPanic)
+		}
+	}()
+	s.Reload()
+	s.Pass(ctx, TriggerSchedule, s.Hospitals.All())
+}
+
+// Reload reads the hospitals file again if its content has changed. A bad file changes
+// nothing, and is said when it is news.
+func (s *Syncer) Reload() {
+	bad := s.Hospitals.Bad()
+	changed, err := s.Hospitals.Reload()
+	hs := s.Hospitals.All()
+	switch {
+	case err != nil && !bad:
+		s.Log.Error().Str("error", err.Error()).Msg(EventHospitalsFile)
+	case err == nil && (changed || bad):
+		s.Log.Info().Int("hospitals", len(hs)).Msg(EventHospitalsFile)
+	}
+	s.forget(hs)
+}
+
+// forget drops what is remembered of hospitals that are no longer there.
+func (s *Syncer) forget(hs []hospitals.Hospital) {
+	s.Metrics.Hospitals.Set(float64(len(hs)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.standings) <= len(hs) {
+		return
+	}
+	there := make(map[string]bool, len(hs))
+	for _, h := range hs {
+		there[h.ID] = true
+	}
+	for id := range s.standings {
+		if !there[id] {
+			delete(s.standings, id)
+		}
+	}
+	s.countFailing()
+}
+
+// expect notes when the next tick is due.
+func (s *Syncer) expect(schedule cron.Schedule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = schedule.Next(time.Now())
+}
+
+// Healthy says why the process makes no progress, or nil: a tick is a minute overdue with no
+// pass running, or a running pass has finished no hospital for 3 × SYNC_TIMEOUT + 60 s, its
+// waits for the rate limit aside. It asks neither Redis nor SureM.
+func (s *Syncer) Healthy() error {
+	runs, quiet := s.progress.stuck()
+	s.mu.Lock()
+	next := s.next
+	s.mu.Unlock()
+	late := time.Since(next)
+	switch limit := 3*s.Timeout + time.Minute; {
+	case runs && quiet > limit:
+		return fmt.Errorf("the running pass has finished no hospital for %v", quiet.Round(time.Second))
+	case !runs && !next.IsZero() && late > overdue:
+		return fmt.Errorf("a tick is overdue for %v", late.Round(time.Second))
+	}
+	return nil
+}
