@@ -96,24 +96,27 @@ func TestAChangedEntryIsGoneWithinATickAndEverythingElseStays(t *testing.T) {
 	w.wantLogged(d, "APPT_CONFIRM", map[string]string{"hospital": "H001", "from": "REQUESTED", "to": "APPROVED", "reason": "status"})
 }
 
-// wantLogged looks for the line that tells of a template's invalidation.
+// wantLogged waits for the one line that tells of a template's invalidation.
 func (w *world) wantLogged(d *daemon, code string, fields map[string]string) {
 	w.t.Helper()
-	found := 0
-	for line := range strings.Lines(d.stderr.String()) {
-		var l map[string]any
-		if json.Unmarshal([]byte(line), &l) != nil || l["code"] != code || l["reason"] == nil {
-			continue
-		}
-		found++
-		for k, v := range fields {
-			if l[k] != v {
-				w.t.Errorf("%s is %v, want %v, in %s", k, l[k], v, line)
+	var lines []map[string]any
+	eventually(w.t, soon, "the log tells of "+code, func() bool {
+		lines = nil
+		for line := range strings.Lines(d.stderr.String()) {
+			var l map[string]any
+			if json.Unmarshal([]byte(line), &l) == nil && l["code"] == code && l["reason"] != nil {
+				lines = append(lines, l)
 			}
 		}
+		return len(lines) > 0
+	})
+	if len(lines) != 1 {
+		w.t.Errorf("%d lines tell of %s, want one: %v", len(lines), code, lines)
 	}
-	if found != 1 {
-		w.t.Errorf("%d lines tell of %s, want one", found, code)
+	for k, v := range fields {
+		if lines[0][k] != v {
+			w.t.Errorf("%s is %v, want %v, in %v", k, lines[0][k], v, lines[0])
+		}
 	}
 }
 

@@ -273,7 +273,7 @@ func run(t testing.TB, env []string, args ...string) result {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
 	var stdout, stderr bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = env, &stdout, &stderr, ownProcess()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = append([]string{}, env...), &stdout, &stderr, ownProcess()
 	if err := cmd.Start(); err != nil {
 		t.Fatal("syncer:", err)
 	}
