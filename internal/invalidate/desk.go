@@ -83,7 +83,9 @@ func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*r
 		s.desk[sender] = r
 		s.start(r)
 	} else if !patient {
-		r.turn.Lift()
+		if err := r.turn.Lift(s.Timeout); err != nil && !r.begun {
+			return nil, err
+		}
 	}
 	if r.begun {
 		if r.next == nil {

@@ -1,0 +1,91 @@
+// Package redistest runs real redis-server processes for tests.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Server is a redis-server process on loopback that can be killed, frozen and started again
+// on its port. It ends with its test.
+type Server struct {
+	Addr   string        // host:port
+	Client *redis.Client // the test's own
+
+	t    testing.TB
+	args []string
+	out  bytes.Buffer
+	cmd  *exec.Cmd
+}
+
+// Durable are arguments with which a server loses nothing it has acknowledged when it is
+// killed.
+var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+
+// Start starts a server that keeps nothing on disk unless args say so, and waits until it
+// answers.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{Addr: FreeAddr(t), t: t}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning"}, args...)
+	s.Client = redis.NewClient(&redis.Options{
+		Addr: s.Addr, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() {
+		_ = s.Client.Close()
+		s.Kill()
+		if t.Failed() && s.out.Len() > 0 {
+			t.Logf("redis-server said:\n%s", s.out.String())
+		}
+	})
+	s.Restart()
+	return s
+}
+
+// Restart starts the server again after Kill and waits until it has loaded its data.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.cmd = exec.Command("redis-server", s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
+	endWithParent(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal("starting redis-server:", err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for s.Client.Ping(context.Background()).Err() != nil {
+		if time.Now().After(deadline) {
+			s.t.Fatal("redis-server does not answer on", s.Addr)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Kill ends the server as kill -9 does; it is safe on a frozen or a dead one.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// FreeAddr returns a loopback address that nobody listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal("looking for a free port:", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
