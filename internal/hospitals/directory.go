@@ -2,7 +2,6 @@ package hospitals
 
 import (
 	"crypto/sha256"
-	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -103,13 +102,13 @@ func (d *Directory) reload() (changed bool, err error) {
 	if d.now.Load() != nil && sum == d.sum {
 		return false, nil
 	}
-	entries, fileErr := parseFile(data)
-	if entries == nil {
-		return false, fileErr
+	entries, err := parseFile(data)
+	if err != nil {
+		return false, err
 	}
 	list, err := d.account.resolve(entries, byID)
-	if err := errors.Join(fileErr, err); err != nil {
-		return false, flatten(err)
+	if err != nil {
+		return false, err
 	}
 	d.take(list)
 	d.sum = sum

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,8 +29,8 @@ type Entry struct {
 	UserCode  string
 	SecretKey Secret
 
-	// unread are the fields whose fault parseEntry has told; they hold nothing.
-	unread field
+	told   []string // what parseEntry found wrong
+	unread field    // the fields among that: they hold nothing, and that is no further fault
 }
 
 // field is a set of an Entry's fields.
@@ -73,7 +72,11 @@ func ParseList(s string) ([]Entry, error) {
 		case !ok:
 			errs = append(errs, fmt.Errorf("entry %d has no \"=\" between id and sender key", i+1))
 		}
-		entries = append(entries, Entry{ID: strings.TrimSpace(id), SenderKey: Secret(strings.TrimSpace(key))})
+		key = strings.TrimSpace(key)
+		if strings.Trim(key, "=") == "" {
+			key = "" // what stands before it is a key whose end is base64's padding
+		}
+		entries = append(entries, Entry{ID: strings.TrimSpace(id), SenderKey: Secret(key)})
 	}
 	if len(errs) > 0 {
 		return nil, join(errs)
@@ -118,9 +121,8 @@ func cannotRead(err error) error {
 	return fmt.Errorf("cannot be read: %w", err)
 }
 
-// parseFile reads the JSON list of a hospitals file. When single entries are at fault it
-// returns what it could read beside the error, for resolve to find the other faults; when
-// there is no list at all, nil.
+// parseFile reads the JSON list of a hospitals file. What is wrong with single entries stays
+// with them, for resolve to tell in its place; an error means that there is no list at all.
 func parseFile(data []byte) ([]Entry, error) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return nil, errors.New("is UTF-16; it must be UTF-8")
@@ -146,25 +148,22 @@ func parseFile(data []byte) ([]Entry, error) {
 		return nil, errors.New("must be a JSON list of hospitals")
 	}
 	var entries []Entry
-	var errs []error
+	bad := 0
 	top.ForEach(func(_, item gjson.Result) bool {
-		e, faults := parseEntry(item)
+		e := parseEntry(item)
 		entries = append(entries, e)
-		for _, fault := range faults {
-			errs = append(errs, errors.New(byID(len(entries), e.ID)+" "+fault))
+		if len(e.told) > 0 || e.ID == "" || e.SenderKey == "" {
+			bad++
 		}
-		return len(errs) <= maxFaults
+		return bad <= maxFaults
 	})
-	if len(entries) == 0 {
-		return nil, errors.New("lists no hospital")
-	}
-	return entries, join(errs)
+	return entries, nil
 }
 
 // parseEntry reads one element of the list.
-func parseEntry(item gjson.Result) (e Entry, faults []string) {
+func parseEntry(item gjson.Result) (e Entry) {
 	if !item.IsObject() {
-		return Entry{unread: fieldID | fieldSenderKey | fieldUserCode | fieldSecretKey}, []string{"is not an object"}
+		return Entry{told: []string{"is not an object"}, unread: fieldID | fieldSenderKey | fieldUserCode | fieldSecretKey}
 	}
 	var seen field
 	item.ForEach(func(key, value gjson.Result) bool {
@@ -173,22 +172,22 @@ func parseEntry(item gjson.Result) (e Entry, faults []string) {
 		optional := bit == fieldUserCode || bit == fieldSecretKey
 		switch {
 		case target == nil && plainName(name):
-			faults = append(faults, fmt.Sprintf("has an unknown field %q (known are id, senderKey, userCode, secretKey)", name))
+			e.told = append(e.told, fmt.Sprintf("has an unknown field %q (known are id, senderKey, userCode, secretKey)", name))
 		case target == nil:
-			faults = append(faults, "has a field with an unknown name (known are id, senderKey, userCode, secretKey)")
+			e.told = append(e.told, "has a field with an unknown name (known are id, senderKey, userCode, secretKey)")
 		case seen&bit != 0:
-			faults = append(faults, "has "+name+" twice")
+			e.told = append(e.told, "has "+name+" twice")
 		case value.Type == gjson.String:
 			*target = value.String()
 		case optional && value.Type == gjson.Null:
 		default:
-			faults = append(faults, "must have a string as "+name)
+			e.told = append(e.told, "must have a string as "+name)
 			e.unread |= bit
 		}
 		seen |= bit
-		return len(faults) <= maxFaults
+		return len(e.told) <= maxFaults
 	})
-	return e, faults
+	return e
 }
 
 // field returns where the value of a JSON name goes; names are told apart by case.
@@ -219,21 +218,4 @@ func join(errs []error) error {
 		errs = append(errs[:maxFaults:maxFaults], fmt.Errorf("and %d more faults", n))
 	}
 	return errors.Join(errs...)
-}
-
-// flatten makes one errors.Join of a nested one.
-func flatten(err error) error {
-	var flat []error
-	var walk func(error)
-	walk = func(err error) {
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, e := range many.Unwrap() {
-				walk(e)
-			}
-			return
-		}
-		flat = append(flat, err)
-	}
-	walk(err)
-	return errors.Join(slices.Clip(flat)...)
 }

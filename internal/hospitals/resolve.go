@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,36 +26,34 @@ func (a account) resolve(entries []Entry, label func(place int, id string) strin
 	if a.userCode != "" && a.secret != "" {
 		l.secrets[a.userCode] = a.secret
 	}
+	for _, e := range entries {
+		if e.UserCode != "" && e.SecretKey != "" && l.secrets[e.UserCode] == "" {
+			l.secrets[e.UserCode] = e.SecretKey
+		}
+	}
 	var errs []error
+	var without []string
 	place := map[string]int{} // of an id, from 1
 	for i, e := range entries {
+		code := cmp.Or(e.UserCode, a.userCode)
 		faults := e.faults()
 		if at, twice := place[e.ID]; twice {
 			faults = append(faults, fmt.Sprintf("has the same id as entry %d", at))
 		} else if e.ID != "" {
 			place[e.ID] = i + 1
 		}
-		if e.UserCode != "" && e.SecretKey != "" {
-			if s, ok := l.secrets[e.UserCode]; ok && s != e.SecretKey {
-				faults = append(faults, "has another secretKey for its userCode than was given before")
-			} else {
-				l.secrets[e.UserCode] = e.SecretKey
-			}
-		}
-		for _, fault := range faults {
-			errs = append(errs, errors.New(label(i+1, e.ID)+" "+fault))
-		}
-	}
-	var without []string
-	for i, e := range entries { // again, since a secret may stand in a later entry
-		code := cmp.Or(e.UserCode, a.userCode)
-		_, known := l.secrets[code]
-		switch {
-		case known || e.SecretKey != "" || e.unread&(fieldUserCode|fieldSecretKey) != 0:
+		switch secret := l.secrets[code]; {
+		case e.unread&(fieldUserCode|fieldSecretKey) != 0:
+		case e.UserCode != "" && e.SecretKey != "" && e.SecretKey != secret:
+			faults = append(faults, "has another secretKey for its userCode than was given before")
+		case secret != "" || e.SecretKey != "":
 		case code == a.userCode:
 			without = append(without, label(i+1, e.ID))
 		default:
-			errs = append(errs, errors.New(label(i+1, e.ID)+" has a userCode whose secretKey is given nowhere"))
+			faults = append(faults, "has a userCode whose secretKey is given nowhere")
+		}
+		for _, fault := range faults {
+			errs = append(errs, errors.New(label(i+1, e.ID)+" "+fault))
 		}
 		l.hospitals = append(l.hospitals, Hospital{ID: e.ID, SenderKey: e.SenderKey, UserCode: code})
 	}
@@ -69,7 +68,7 @@ func (a account) resolve(entries []Entry, label func(place int, id string) strin
 
 // faults returns what is wrong with an entry by itself.
 func (e Entry) faults() []string {
-	var faults []string
+	faults := slices.Clone(e.told)
 	if e.ID == "" && e.unread&fieldID == 0 {
 		faults = append(faults, "has no id")
 	} else if e.ID != "" && !ValidID(e.ID) {
