@@ -192,7 +192,7 @@ func TestConfigPrintsTheEffectiveSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001")
 	r := w.command([]string{"config"}, "CACHE_TTL=90m", "API_TOKENS=token-of-the-crm", "REDIS_URL=redis://user:hunter2secret@127.0.0.1:1/3").want(t, 0)
-	for _, s := range []string{"CACHE_TTL", "1h30m", "SYNC_TIMEZONE", "Asia/Seoul", "SUREM_SECRET_KEY", "API_TOKENS", "127.0.0.1:1"} {
+	for _, s := range []string{"CACHE_TTL", "90m", "SYNC_TIMEZONE", "Asia/Seoul", "SUREM_SECRET_KEY", "API_TOKENS"} {
 		if !strings.Contains(r.stdout, s) {
 			t.Errorf("stdout lacks %s:\n%s", s, r.stdout)
 		}

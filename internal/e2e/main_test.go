@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -13,8 +14,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // binary is the program under test, built once with the race detector.
@@ -43,8 +47,13 @@ func mainTest(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: building the program: %v\n%s", err, out)
 		return 1
 	}
+	redis.SetLogger(silence{}) // the tests' own client sees servers die on purpose
 	return m.Run()
 }
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 func isSet(name string) (set bool) {
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
@@ -57,14 +66,19 @@ var lastPort atomic.Int32
 
 func init() { lastPort.Store(int32(12000 + os.Getpid()%180*100)) }
 
+// freeAddr returns a loopback address where nobody listens. It asks by dialling: a listener
+// opened to find out can outlive its Close in a child process that is just being forked.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 2000 {
 		port := 12000 + int(lastPort.Add(1)-12000)%20000
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if errors.Is(err, syscall.ECONNREFUSED) {
 			return addr
+		}
+		if err == nil {
+			_ = c.Close()
 		}
 	}
 	t.Fatal("no free port")

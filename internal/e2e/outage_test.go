@@ -271,9 +271,7 @@ func TestARefusedLoginIsToldAndHeals(t *testing.T) {
 	d.read("H001", "T1").want(t, http.StatusOK).via(t, "hit")
 	d.read("H001", "T5").problem(t, http.StatusBadGateway)
 	before := w.surem.logins()
-	w.surem.mu.Lock()
-	w.surem.secrets["clinic"] = "surem-secret-wrong"
-	w.surem.mu.Unlock()
+	w.surem.account("clinic", "surem-secret-wrong")
 	d.awaitReady(http.StatusOK, "surem: refused", false)
 	eventually(t, soon, "misses are answered", func() bool { return d.read("H001", "T5").status == http.StatusOK })
 	if before > 10 {

@@ -34,6 +34,7 @@ func newRedis(t testing.TB, args ...string) *redisServer {
 	r.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning"}, args...)
 	r.client = redis.NewClient(&redis.Options{
 		Addr:                     r.addr,
+		DialerRetries:            1,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

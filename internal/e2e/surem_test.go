@@ -232,6 +232,20 @@ func (s *sureM) setStatus(sender, code, status string) {
 	}
 }
 
+// account makes this the account's secret, and its only one.
+func (s *sureM) account(user, secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secrets[user] = secret
+}
+
+// refuseWith sets the answer to a call with a dead token.
+func (s *sureM) refuseWith(r *reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = r
+}
+
 func (s *sureM) revokeTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,7 +41,7 @@ func newWorld(t testing.TB, hospitals ...string) *world {
 func newWorldOn(t testing.TB, redis *redisServer, hospitals ...string) *world {
 	t.Helper()
 	w := &world{t: t, redis: redis, surem: newSureM(t)}
-	w.surem.secrets["clinic"] = secretKey
+	w.surem.account("clinic", secretKey)
 	var list []string
 	for _, h := range hospitals {
 		list = append(list, h+"="+senderKey(h))
@@ -186,7 +187,7 @@ func (w *world) launch(changes ...string) *daemon {
 }
 
 // finish ends the daemon as a supervisor would and holds it to what every end must show:
-// exit code 0, no data race, no secret in what it wrote.
+// exit code 0, nothing but JSON on stderr, no data race, no secret in what it wrote.
 func (d *daemon) finish() {
 	t := d.w.t
 	t.Helper()
@@ -206,6 +207,15 @@ func (d *daemon) finish() {
 		if strings.Contains(log, s) {
 			t.Errorf("the log shows %q", s)
 		}
+	}
+	for line := range strings.Lines(d.stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is no JSON: %s", line)
+			break
+		}
+	}
+	if out := d.stdout.String(); out != "" {
+		t.Errorf("the daemon wrote to stdout: %s", out)
 	}
 	if t.Failed() {
 		t.Logf("the end of the daemon's log:\n%s", log[max(0, len(log)-8000):])

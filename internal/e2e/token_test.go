@@ -30,7 +30,7 @@ func TestThirtyReadsWithRevokedTokensCostOneLoginAndNoFailure(t *testing.T) {
 			for _, id := range ids {
 				w.offer(id, one)
 			}
-			w.surem.refusal = c.refusal
+			w.surem.refuseWith(c.refusal)
 			d := w.start()
 			w.surem.awaitReadings(senderKey("H030"), 1)
 			if n := w.surem.logins(); n != 1 {
