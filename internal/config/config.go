@@ -27,7 +27,7 @@ import (
 type Config struct {
 	SureMBaseURL       *url.URL         `env:"SUREM_BASE_URL,default=https://rest.surem.com" help:"where SureM is; an absolute http(s) URL without user-info, query or fragment; plain http to another machine is warned about"`
 	SureMUserCode      string           `env:"SUREM_USER_CODE" help:"the SureM account for all hospitals; required unless every hospital brings its own"` // may be empty
-	SureMSecretKey     hospitals.Secret `env:"SUREM_SECRET_KEY" secret:"true" file:"true" help:"the secret of SUREM_USER_CODE; required with it"`                 // may be empty
+	SureMSecretKey     hospitals.Secret `env:"SUREM_SECRET_KEY" secret:"true" file:"true" help:"the secret of SUREM_USER_CODE; required with it"`         // may be empty
 	SureMTokenPath     string           `env:"SUREM_TOKEN_PATH,default=/api/v1/auth/token" help:"the path of the login"`
 	SureMSummaryPath   surem.Path       `env:"SUREM_SUMMARY_PATH,default=/api/v1/alimtalk/templates{?senderKey,page,size}" help:"the path of the summaries, an RFC 6570 template of senderKey, page and size; it must hold senderKey, and without page the list is one answer"`
 	SureMDetailPath    surem.Path       `env:"SUREM_DETAIL_PATH,default=/api/v1/alimtalk/templates/{templateCode}{?senderKey}" help:"the path of one template, likewise; it must hold templateCode and senderKey"`

@@ -56,19 +56,15 @@ var knownNames = func() []string {
 
 // Print writes the effective settings, one NAME=value per line. Secrets that are set show as
 // "[hidden]".
-func (c *Config) Print(w io.Writer) error {
+func (c *Config) Print(w io.Writer) {
 	for _, s := range settings {
-		if _, err := fmt.Fprintf(w, "%s=%s\n", s.name, oneLine(c.shown[s.name])); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "%s=%s\n", s.name, oneLine(c.shown[s.name]))
 	}
-	return nil
 }
 
 // Markdown writes the README's table of all variables.
-func Markdown(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+func Markdown(w io.Writer) {
+	fmt.Fprint(w, "| variable | default | meaning |\n|---|---|---|\n")
 	for _, s := range settings {
 		def := ""
 		if s.def != "" {
@@ -81,10 +77,8 @@ func Markdown(w io.Writer) error {
 		if s.file {
 			meaning += "; or in the file that `" + s.name + fileSuffix + "` names"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.name, def, meaning)
+		fmt.Fprintf(w, "| `%s` | %s | %s |\n", s.name, def, meaning)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // cell escapes what would end a cell of a Markdown table or begin a tag in it.

@@ -92,7 +92,7 @@ func (l *loader) openHospitals() {
 
 // each takes an errors.Join apart.
 func each(err error) []error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost is meant
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		return many.Unwrap()
 	}
 	if err == nil {

@@ -148,7 +148,7 @@ func TestABadNewFileChangesNothingUntilAGoodOneComes(t *testing.T) {
 		if all := d.All(); len(all) != 1 || !d.Current(h) || d.Moved(h) {
 			t.Errorf("%s: the list has changed: %v", name, all)
 		}
-		if _, again := d.Reload(); again != err { //nolint:errorlint // the promise is about the value
+		if _, again := d.Reload(); again != err { // the promise is about the value
 			t.Errorf("%s: the same fault came as another error", name)
 		}
 	}
