@@ -34,6 +34,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	a := &app{cfg: cfg, log: log}
 	v := buildVersion()
 	a.metrics = metrics.New(v.version, v.commit, v.goVersion)
+	redis.SetLogger(silent{}) // what it says of connections, Watch says once
 	a.rdb = templates.Connect(cfg.Redis)
 	a.rdb.AddHook(&templates.Watch{Log: log})
 	a.cache = templates.NewCache(a.rdb, templates.CacheOptions{
@@ -123,6 +124,10 @@ type observer struct {
 
 // Loaded implements flight.Observer.
 func (o observer) Loaded(took time.Duration, err error) {
+	if errors.Is(err, surem.ErrNotFound) {
+		o.Metrics.Loaded(took, nil) // an answer, and no failed load
+		return
+	}
 	o.Metrics.Loaded(took, err)
 	var panicked *flight.PanicError
 	var left *flight.GoexitError
@@ -133,6 +138,11 @@ func (o observer) Loaded(took time.Duration, err error) {
 		o.log.Error().Str("error", left.Error()).Bytes("stack", left.Stack).Msg(invalidate.EventPanic)
 	}
 }
+
+// silent is a go-redis logger that says nothing.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // newLog returns the program's log.
 func newLog(cfg *config.Config, w io.Writer) zerolog.Logger {

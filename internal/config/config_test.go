@@ -341,7 +341,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	}
 	var text bytes.Buffer
 	c.Print(&text)
-	for _, line := range []string{"SUREM_SECRET_KEY=[hidden]", "API_TOKENS=[hidden]", "REDIS_URL=[hidden]"} {
+	for _, line := range []string{"SUREM_SECRET_KEY=[hidden]", "API_TOKENS=[hidden]", "REDIS_URL=redis://[hidden]@redis.example:6380/1"} {
 		if !strings.Contains(text.String(), line+"\n") {
 			t.Errorf("no line %s in\n%s", line, text.String())
 		}

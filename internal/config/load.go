@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/sethvargo/go-envconfig"
 )
 
@@ -200,6 +201,9 @@ func (l *loader) readField(s setting) {
 		return
 	}
 	reflect.ValueOf(l.config).Elem().FieldByIndex(s.field.Index).Set(value.Convert(s.field.Type))
+	if options, ok := value.Interface().(*redis.Options); ok {
+		l.config.shown[s.name] = showRedis(options) // what is secret in it is only a part
+	}
 }
 
 // plainInt is how whole numbers are written: 010, which go-envconfig reads as 8, is not.

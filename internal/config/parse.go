@@ -167,6 +167,18 @@ func parseRedis(s string) (any, error) {
 	return options, nil
 }
 
+// showRedis is a REDIS_URL without its user, password and parameters.
+func showRedis(o *redis.Options) string {
+	scheme, user := "redis", ""
+	if o.TLSConfig != nil {
+		scheme = "rediss"
+	}
+	if o.Username != "" || o.Password != "" {
+		user = hidden + "@"
+	}
+	return fmt.Sprintf("%s://%s%s/%d", scheme, user, o.Addr, o.DB)
+}
+
 func parseTimezone(s string) (any, error) {
 	zone, err := time.LoadLocation(s)
 	if err != nil || zone == time.Local {

@@ -112,23 +112,33 @@ func entryOf(cmd *redis.StringCmd) (Entry, error) {
 	}
 }
 
-// Look reads one entry inside the slot of its load. On a miss it also returns the fence's
-// token, which Store asks for; "" when Redis could not hold one.
-func (c *Cache) Look(ctx context.Context, h hospitals.Hospital, code string) (Entry, string, error) {
+// Look is what stands under an entry's key, with what a fill needs where nothing does.
+type Look struct {
+	Entry
+	Token   string // of the fence; "" when there is none
+	NoToken error  // why there is none on a miss: OOM, READONLY, NOPERM
+}
+
+// Look reads one entry inside the slot of its load. On a miss it also takes the fence's
+// token, which Store asks for.
+func (c *Cache) Look(ctx context.Context, h hospitals.Hospital, code string) (Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	answer, err := lookScript.Run(ctx, c.rdb, c.entryAndFence(h, code),
 		rand.Text(), c.FenceTTL.Milliseconds()).StringSlice()
 	if err != nil {
-		return Entry{}, "", fmt.Errorf("looking at an entry and its fence: %w", err)
+		return Look{}, fmt.Errorf("looking at an entry and its fence: %w", err)
 	}
-	switch {
-	case len(answer) == 2 && answer[0] == "entry":
-		return readEntry(answer[1], time.Now()), "", nil
-	case len(answer) == 2 && answer[0] == "miss":
-		return Entry{}, answer[1], nil
+	if len(answer) != 2 {
+		return Look{Entry: Entry{Kind: WrongType}}, nil
+	}
+	switch what, value := answer[0], answer[1]; what {
+	case "entry":
+		return Look{Entry: readEntry(value, time.Now())}, nil
+	case "fenceless":
+		return Look{NoToken: fmt.Errorf("making a fence: %w", errors.New(value))}, nil
 	default:
-		return Entry{Kind: WrongType}, "", nil
+		return Look{Token: value}, nil
 	}
 }
 

@@ -139,10 +139,16 @@ func (r *Reader) Read(ctx context.Context, h hospitals.Hospital, code string) (A
 // who came before it was last known to be good (the marks of the fence protocol).
 func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital, code string) (Answer, error) {
 	good := run.Mark() // before the look
-	entry, token, lookErr := r.cache.Look(ctx, h, code)
-	if lookErr == nil && entry.Kind == Readable {
+	look, err := r.cache.Look(ctx, h, code)
+	if err == nil && look.Kind == Readable {
 		run.Seal(good)
-		return Answer{Document: entry.Doc.Raw, Via: Hit}, nil
+		return Answer{Document: look.Doc.Raw, Via: Hit}, nil
+	}
+	via, noFill := Missed, look.NoToken
+	if err != nil {
+		via, noFill = Bypass, err
+	} else if look.Kind != Missing {
+		via = Bypass // and nothing to fill
 	}
 
 	good = run.Mark() // before the detail read
@@ -154,23 +160,24 @@ func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital
 		return Answer{}, err
 	}
 
-	answer := Answer{Document: doc.Raw, Via: Missed}
-	if lookErr != nil || entry.Kind != Missing {
-		answer.Via = Bypass
-	}
-	if token != "" {
+	switch {
+	case noFill != nil:
+		r.filled(h, code, false, noFill)
+	case look.Token != "":
 		beforeStore := run.Mark()
-		if r.fill(ctx, h, code, token, doc) {
-			good, answer.Via = beforeStore, Stored
+		stored, err := r.cache.Store(ctx, h, code, look.Token, doc)
+		r.filled(h, code, stored, err)
+		if stored {
+			good, via = beforeStore, Stored
 		}
 	}
 	run.Seal(good)
-	return answer, nil
+	return Answer{Document: doc.Raw, Via: via}, nil
 }
 
-// fill stores a document, which may fail without failing the read.
-func (r *Reader) fill(ctx context.Context, h hospitals.Hospital, code, token string, doc Document) bool {
-	stored, err := r.cache.Store(ctx, h, code, token, doc)
+// filled counts a fill, which may fail without failing the read, and logs a failure when it
+// is another one than before.
+func (r *Reader) filled(h hospitals.Hospital, code string, stored bool, err error) {
 	result, failure := "stored", ""
 	switch {
 	case err != nil && !errors.Is(err, ErrMoved):
@@ -180,9 +187,8 @@ func (r *Reader) fill(ctx context.Context, h hospitals.Hospital, code, token str
 	}
 	r.metrics.CacheWrites.WithLabelValues(result).Inc()
 	if last := r.lastFill.Swap(&failure); failure != "" && (last == nil || *last != failure) {
-		r.log.Warn().Str("hospital", h.ID).Str("code", code).Err(err).Msg("fill failed")
+		r.log.Warn().Str("hospital", h.ID).Str("code", code).Str("error", plain(err)).Msg("fill failed")
 	}
-	return stored
 }
 
 // failureClass is the part of a Redis error that stays the same from one to the next: OOM,

@@ -197,12 +197,12 @@ func TestStoreIsRefusedWithoutTheFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, nil)
-			_, token, err := s.cache.Look(t.Context(), s.h, "T1")
-			if err != nil || token == "" {
-				t.Fatalf("look: token %q, %v", token, err)
+			look, err := s.cache.Look(t.Context(), s.h, "T1")
+			if err != nil || look.Token == "" {
+				t.Fatalf("look: %+v, %v", look, err)
 			}
 			lose(s)
-			if stored, err := s.cache.Store(t.Context(), s.h, "T1", token, document("T1", "APPROVED")); stored || err != nil {
+			if stored, err := s.cache.Store(t.Context(), s.h, "T1", look.Token, document("T1", "APPROVED")); stored || err != nil {
 				t.Errorf("stored %v, %v", stored, err)
 			}
 		})
