@@ -60,8 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	select {
 	case err := <-done:
 		return exitCode(err, stderr)
-	case <-signals.second:
-		fmt.Fprintln(stderr, "syncer: second signal: stopping at once")
+	case <-signals.second: // whoever sends it wants no more words
 		return exitFailed
 	}
 }

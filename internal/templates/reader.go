@@ -145,9 +145,12 @@ func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital
 		return Answer{Document: look.Doc.Raw, Via: Hit}, nil
 	}
 	via, noFill := Missed, look.NoToken
-	if err != nil {
-		via, noFill = Bypass, err
-	} else if look.Kind != Missing {
+	switch {
+	case err != nil && notServing(err):
+		via = Bypass
+	case err != nil:
+		noFill = err
+	case look.Kind != Missing:
 		via = Bypass // and nothing to fill
 	}
 
