@@ -1,8 +1,7 @@
 package e2e
 
 import (
-	"context"
-	"net/http"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -241,27 +240,6 @@ func TestEveryBadSettingIsToldAtOnce(t *testing.T) {
 	}
 }
 
-func TestASecondDaemonBesideACommandIsHarmless(t *testing.T) {
-	t.Parallel()
-	w := twoHospitals(t)
-	d := w.start()
-	w.command([]string{"sync"}).want(t, 0)
-	d.read("H001", "T1").want(t, http.StatusOK).via(t, "fwd=miss; stored")
-	if own := w.redis.keys("alimtalk-syncer:*"); len(own) == 0 {
-		t.Error("no fence after a miss")
-	} else {
-		for _, k := range own {
-			ttl, err := w.redis.client.PTTL(context.Background(), k).Result()
-			if err != nil || ttl <= 0 {
-				t.Errorf("%s lives for ever (%v, %v)", k, ttl, err)
-			}
-			if !strings.Contains(k, "{H001}") {
-				t.Errorf("%s lacks the hospital's hash tag", k)
-			}
-		}
-	}
-}
-
 func TestTheDemoNeedsNothingAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	r := run(t, []string{"SUREM_BASE_URL=nonsense", "SYNC_NONSENSE=1"}, "demo", "--for", "4s").want(t, 0)
@@ -273,5 +251,16 @@ func TestTheDemoNeedsNothingAndEndsByItself(t *testing.T) {
 	}
 	if strings.Contains(r.stdout+r.stderr, "DATA RACE") {
 		t.Errorf("%s", r)
+	}
+}
+
+func TestTheDemoTakesAFreePortWhenItsOwnIsTaken(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp", "127.0.0.1:8080"); err == nil { // else it is taken already
+		defer func() { _ = l.Close() }()
+	}
+	r := run(t, nil, "demo", "--for", "2s").want(t, 0)
+	if !strings.Contains(r.stdout, "8080") || strings.Contains(r.stdout, "curl http://127.0.0.1:8080") {
+		t.Errorf("it does not say that it listens elsewhere:\n%s", r.stdout)
 	}
 }

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -67,7 +69,24 @@ func (d *daemon) do(ctx context.Context, method, path string, header ...string) 
 	return answer{resp.StatusCode, resp.Header, string(body), time.Since(start), err}
 }
 
-// start sends a request in the background; the answer comes on the channel.
+// asked sends a request in the background and returns when the daemon has surely begun to
+// work on it: when it has been written, and a number of later ones have been answered.
+func (d *daemon) asked(method, path string) <-chan answer {
+	d.w.t.Helper()
+	written := make(chan struct{})
+	once := sync.OnceFunc(func() { close(written) })
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { once() },
+	})
+	c := inBackground(func() answer { return d.do(ctx, method, path) })
+	receive(d.w.t, soon, "a request is written", written)
+	for range 20 {
+		d.get("/healthz").want(d.w.t, http.StatusOK)
+	}
+	return c
+}
+
+// inBackground does something of which the answer comes on the channel.
 func inBackground(f func() answer) <-chan answer {
 	c := make(chan answer, 1)
 	go func() { c <- f() }()
@@ -190,6 +209,10 @@ func (a answer) report(t testing.TB) report {
 	t.Helper()
 	a.want(t, http.StatusOK)
 	r := parse[report](t, a.body)
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(a.body)); err != nil || compact.String() != strings.TrimSuffix(a.body, "\n") {
+		t.Errorf("JSON that is not compact: %s", a.body)
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(a.body), &fields); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestALoadHeldAcrossAPassStoresNothingStale(t *testing.T) {
 	after := inBackground(func() answer { return d.read("H001", "T1") })
 	d.awaitWaiters(2)
 	gate.release()
-	receive(t, soon, "who came after the pass", after).document(t, v2)
+	receive(t, soon, "who came after the pass", after).document(t, v2).via(t, "fwd=miss; collapsed")
 	if a := receive(t, soon, "who came before", before).want(t, http.StatusOK); a.body != v1.document() && a.body != v2.document() {
 		t.Errorf("neither version: %q", a.body)
 	}
@@ -133,4 +133,43 @@ func TestAFillNeverOverwritesWhatAnotherWriterHasPutThere(t *testing.T) {
 	if left := w.redis.ttl(key("H001", "T1")); left > aLongTime {
 		t.Errorf("another writer's entry has got a TTL of %v", left)
 	}
+}
+
+func TestAFillWhoseFenceIsLostIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	w.offer("H001", v1)
+	d := w.start()
+	gate := w.surem.hold(detail, senderKey("H001"), 1)
+	read := inBackground(func() answer { return d.read("H001", "T1") })
+	gate.await(1)
+	w.offer("H001", v2)
+	w.redis.do("FLUSHALL")
+	w.redis.do("SCRIPT FLUSH")
+	gate.release()
+	receive(t, soon, "the read", read).want(t, http.StatusOK)
+	w.wantNoV1()
+	eventually(t, soon, "later fills are stored", func() bool {
+		d.read("H001", "T1").document(t, v2)
+		return w.cached("H001", "T1")
+	})
+}
+
+func TestADaemonKilledInALoadLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	w.offer("H001", v1)
+	d := w.start()
+	gate := w.surem.hold(detail, senderKey("H001"), 1)
+	read := inBackground(func() answer { return d.read("H001", "T1") })
+	gate.await(1)
+	d.kill()
+	receive(t, soon, "the cut read", read)
+	for _, k := range w.redis.keys("*") {
+		if left := w.redis.ttl(k); left <= 0 {
+			t.Errorf("%s lives for ever", k)
+		}
+	}
+	w.offer("H001", v2)
+	w.start().read("H001", "T1").document(t, v2).via(t, "fwd=miss; stored")
 }
