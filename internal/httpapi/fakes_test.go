@@ -98,6 +98,8 @@ func (w *world) Forget(ctx context.Context, h hospitals.Hospital, code string) e
 	return w.forget(ctx, h, code)
 }
 
+func (w *world) Reload() {}
+
 func (w *world) Look(ctx context.Context, h hospitals.Hospital, trigger string) (invalidate.Reading, error) {
 	w.called("look", h, trigger)
 	return w.look(ctx, h, trigger)

@@ -36,8 +36,9 @@ type Reader interface {
 }
 
 // Looker reads a hospital's summaries and compares the cache with them. The trigger is
-// "list" or "manual".
+// "list" or "manual". Reload takes a changed HOSPITALS_FILE in, as before every pass.
 type Looker interface {
+	Reload()
 	Look(ctx context.Context, h hospitals.Hospital, trigger string) (invalidate.Reading, error)
 }
 
@@ -74,7 +75,10 @@ func New(o Options) http.Handler {
 		http.MethodDelete: s.template(s.forget),
 	}))
 	v1.Handle("/v1/hospitals/{hospitalId}/templates", methods{http.MethodGet: s.hospital(s.list)})
-	v1.Handle("/v1/hospitals/{hospitalId}/sync", methods{http.MethodPost: s.hospital(s.sync)})
+	v1.Handle("/v1/hospitals/{hospitalId}/sync", methods{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
+		s.Looker.Reload()
+		s.hospital(s.sync)(w, r)
+	}})
 	v1.HandleFunc("/", notFound)
 
 	mux := http.NewServeMux()
