@@ -68,23 +68,22 @@ func (c *Client) judge(a *account, r *request, status int, header http.Header, b
 	if bad == errNotJSON {
 		c.logStrange(a, r, status, body)
 	}
-	e := &Error{
-		Op:      r.op,
-		Status:  status,
-		Code:    cut(c.mask(a, r, env.code), 32),
-		Message: cut(c.mask(a, r, env.message), 100),
-	}
 	is := func(outcome string, why error) *Error {
-		e.Outcome, e.Err = outcome, why
+		return &Error{
+			Op: r.op, Outcome: outcome, Status: status, Err: why,
+			Code:    cut(c.mask(a, r, env.code), 32),
+			Message: cut(c.mask(a, r, env.message), 100),
+		}
+	}
+	pause := func(e *Error) *Error {
+		e.RetryAfter = retryAfter(header)
 		return e
 	}
 	switch {
 	case status == http.StatusTooManyRequests:
-		e.RetryAfter = retryAfter(header)
-		return is(outcomeLimited, errors.New("too many calls for SureM"))
+		return pause(is(outcomeLimited, errors.New("too many calls for SureM")))
 	case status >= 500:
-		e.RetryAfter = retryAfter(header)
-		return is(outcomeServer, errors.New("SureM is in trouble"))
+		return pause(is(outcomeServer, errors.New("SureM is in trouble")))
 	case status < 200 || status >= 300 && status < 400:
 		return is(outcomeBad, errors.New("redirects are not followed; is SUREM_BASE_URL right?"))
 	case status == http.StatusForbidden:
@@ -106,7 +105,6 @@ func (c *Client) judge(a *account, r *request, status int, header http.Header, b
 		return is(outcomeClient, errors.New("SureM reports an error"))
 	}
 	if err := r.read(env.data); err != nil {
-		e.Message = ""
 		return is(outcomeBad, err)
 	}
 	return nil

@@ -95,7 +95,7 @@ func TestEveryAnswerIsTakenForWhatItIs(t *testing.T) {
 		"error under 200":           {answer(200, `{"code":"TSC03","message":"x","data":`+testDetail+`}`), "client_error", "reports an error"},
 		"very long code":            {answer(200, `{"code":"`+strings.Repeat("A", 90)+`"}`), "client_error", "(code " + strings.Repeat("A", 32) + ")"},
 		"very long message":         {answer(200, `{"code":"A9","message":"`+strings.Repeat("예", 90)+`"}`), "client_error", `"` + strings.Repeat("예", 33) + `"`},
-		"data null":                 {data(`null`), "bad_answer", "HTTP 200 (code A0000)"},
+		"data null":                 {data(`null`), "bad_answer", `HTTP 200 (code A0000, "ok")`},
 		"data missing":              {answer(200, `{"code":"A0000","message":"ok"}`), "bad_answer", ""},
 		"data a string":             {data(`"T1"`), "bad_answer", ""},
 		"data a number":             {data(`7`), "bad_answer", ""},

@@ -28,7 +28,7 @@ const (
 type request struct {
 	op     string
 	url    string
-	login  []byte           // the body of a login, which is a POST; nil for a GET
+	login  string           // the body of a login, which is a POST; "" for a GET
 	secret hospitals.Secret // of a login
 	token  *token           // of the last attempt; nil for a login
 	turn   *Turn
@@ -54,7 +54,10 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 	for {
 		r.turn.begins()
 		if err := a.limiter.wait(ctx, r.turn); err != nil {
-			return noSlot(ctx, r, failure, err)
+			if failure == nil {
+				return noSlot(ctx, r, err)
+			}
+			return c.end(ctx, a, r, failure) // what it met says more than that its next attempt got no slot
 		}
 		r.turn.served()
 		if r.token != nil {
@@ -63,7 +66,7 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 		failure = c.attempt(ctx, a, r)
 		if failure != nil && failure.Outcome == outcomeLimited {
 			failure.RetryAfter = max(failure.RetryAfter, rateWait)
-			if a.limiter.hold(failure.RetryAfter) {
+			if a.limiter.hold(failure.RetryAfter) && c.limits.isNews(a.userCode) {
 				c.log.Warn().Str("operation", r.op).Dur("retry_after_ms", min(failure.RetryAfter, maxHold)).Msg("surem limited")
 			}
 		}
@@ -90,27 +93,25 @@ func (c *Client) end(ctx context.Context, a *account, r *request, failure *Error
 	if failure.Outcome != outcomeCancelled {
 		c.note(a, failure, func() { c.away = failure.transient() && failure.Outcome != outcomeLimited })
 	}
-	if failure.Status == 0 && ctx.Err() != nil {
-		return fmt.Errorf("%s: SureM had not answered yet: %w", r.op, context.Cause(ctx))
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return failure
+	case errors.Is(failure, cause):
+		return fmt.Errorf("%s: SureM had not answered yet: %w", r.op, cause)
+	default:
+		return fmt.Errorf("%s: %w; before that: %s", r.op, cause, failure.Public())
 	}
-	return failure
 }
 
-// noSlot is what a call returns that got no slot: when it has failed before, that failure.
-func noSlot(ctx context.Context, r *request, failure *Error, err error) error {
-	var held *heldError
-	var limit *LimitError
-	switch {
-	case errors.As(err, &held) && failure == nil:
-		return &Error{Op: r.op, Outcome: outcomeLimited, RetryAfter: held.retryAfter, Err: held}
-	case errors.As(err, &limit) && failure == nil:
-		return limit
-	case ctx.Err() == nil:
-		return failure
-	case failure != nil:
-		return fmt.Errorf("%s: %w; before that: %s", r.op, context.Cause(ctx), failure.Public())
+// noSlot is what a call returns that got no slot for its first attempt.
+func noSlot(ctx context.Context, r *request, err error) error {
+	switch err := err.(type) {
+	case *heldError:
+		return err.as(r.op)
+	case *LimitError:
+		return err
 	}
-	return fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+	return fmt.Errorf("%s: waiting for a slot: %w", r.op, context.Cause(ctx))
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -158,8 +159,8 @@ func (c *Client) exchange(ctx context.Context, a *account, r *request) *Error {
 
 func (r *request) http(ctx context.Context) (*http.Request, error) {
 	method, body := http.MethodGet, io.Reader(nil)
-	if r.login != nil {
-		method, body = http.MethodPost, strings.NewReader(string(r.login))
+	if r.op == opLogin {
+		method, body = http.MethodPost, strings.NewReader(r.login)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, r.url, body)
 	if err != nil {
@@ -167,7 +168,7 @@ func (r *request) http(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "alimtalk-syncer")
-	if r.login != nil {
+	if r.op == opLogin {
 		req.Header.Set("Content-Type", "application/json")
 	} else {
 		req.Header.Set("Authorization", "Bearer "+r.token.reveal())

@@ -45,7 +45,7 @@ type Client struct {
 	transport         *http.Transport
 	logins            *flight.Group[string, *token] // by user code
 	log               zerolog.Logger
-	strange           news
+	strange, limits   news // of answers that are not JSON; of holds
 
 	mu       sync.Mutex // guards what follows
 	accounts map[string]*account
@@ -125,6 +125,8 @@ func (c *Client) account(userCode string) *account {
 	return a
 }
 
+const hidden = "[hidden]"
+
 // mask hides every secret, sender key and token in a text of SureM's.
 func (c *Client) mask(a *account, r *request, s string) string {
 	if s == "" {
@@ -133,7 +135,7 @@ func (c *Client) mask(a *account, r *request, s string) string {
 	s = c.o.Mask(s)
 	for _, secret := range []string{a.liveToken(), r.token.reveal(), r.secret.Reveal()} {
 		if secret != "" {
-			s = strings.ReplaceAll(s, secret, r.secret.String())
+			s = strings.ReplaceAll(s, secret, hidden)
 		}
 	}
 	return s

@@ -49,6 +49,10 @@ func (e *heldError) Error() string {
 	return fmt.Sprintf("SureM has asked for a pause (429); it ends in %s", ceilSecond(e.retryAfter))
 }
 
+func (e *heldError) as(op string) *Error {
+	return &Error{Op: op, Outcome: outcomeLimited, RetryAfter: e.retryAfter, Err: e}
+}
+
 func newLimiter(rate float64, burst int) *limiter {
 	interval := min(float64(time.Second)/rate, float64(24*time.Hour))
 	return &limiter{interval: time.Duration(math.Ceil(interval)), burst: burst}
@@ -245,7 +249,7 @@ func (l *limiter) lift(turn *Turn, within time.Duration) error {
 	now := time.Now()
 	err := l.beyond(now.Add(within), place, true, now)
 	if held, ok := err.(*heldError); ok {
-		return &Error{Op: opSummaries, Outcome: outcomeLimited, RetryAfter: held.retryAfter, Err: held}
+		return held.as(opSummaries)
 	}
 	return err
 }
@@ -275,6 +279,17 @@ func (l *limiter) keepable(queue []*ticket, now time.Time) []*ticket {
 	}
 	clear(queue[len(kept):])
 	return kept
+}
+
+// late is what wait would refuse an urgent call of ctx with, had it come now, or nil.
+func (l *limiter) late(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.beyond(deadline, len(l.urgent), true, time.Now())
 }
 
 // heldFor is how much longer a 429 holds the account.

@@ -194,7 +194,7 @@ func TestAFailureIsToldRatherThanTheWaitAfterIt(t *testing.T) {
 	defer cancel()
 	_, err := c.Detail(ctx, h001, "T1")
 	var e *Error
-	if !errors.As(err, &e) || e.Status != 500 {
+	if !errors.As(err, &e) || e.Status != 500 || c.State() != StateAway {
 		t.Fatalf("%v, want the 500 that the call met", err)
 	}
 }

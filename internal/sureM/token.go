@@ -181,8 +181,12 @@ func (c *Client) renew(a *account) {
 	a.renewing = false
 }
 
-// loggedIn returns a new token from the one login that runs for the account.
+// loggedIn returns a new token from the one login that runs for the account. A call that has
+// no time for the login's slot is refused at once, as it would be for its own.
 func (c *Client) loggedIn(ctx context.Context, a *account) (*token, error) {
+	if err := a.limiter.late(ctx); err != nil {
+		return nil, noSlot(ctx, &request{op: opLogin}, err)
+	}
 	t, _, err := c.logins.Do(ctx, a.userCode, func(ctx context.Context, _ *flight.Run) (*token, error) {
 		return c.login(ctx, a)
 	})
@@ -222,9 +226,13 @@ func (c *Client) login(ctx context.Context, a *account) (*token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("login: %w", err)
 	}
+	// Those who wait for the login are told of a long pause that SureM asks for, and not
+	// kept waiting for its end.
+	turn := NewTurn(true, nil, nil)
+	turn.Left = func() time.Duration { return c.o.Timeout }
 	t = &token{}
 	r := &request{
-		op: opLogin, url: c.base + c.o.TokenPath, login: body, secret: secret,
+		op: opLogin, url: c.base + c.o.TokenPath, login: string(body), secret: secret, turn: turn,
 		read: func(data gjson.Result) (err error) {
 			t.value, t.life, err = readToken(data)
 			return err

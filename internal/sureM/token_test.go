@@ -1,6 +1,7 @@
 package surem
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -373,5 +374,27 @@ func TestAnAccountThatIsGoneIsNoLogin(t *testing.T) {
 	})
 	if _, err := c.Detail(t.Context(), h001, "T1"); !errors.Is(err, ErrRefused) || v.loginCount() != 0 || c.State() != StateOK {
 		t.Fatalf("%v, %d logins, state %s", err, v.loginCount(), c.State())
+	}
+}
+
+// Those who need a login that SureM puts off are told so, and not kept until their deadline.
+func TestALoginThatSureMPutsOffHoldsNobody(t *testing.T) {
+	t.Parallel()
+	v := newVendor(t)
+	v.login = header(answer(429, ""), "Retry-After", "30")
+	c, _ := v.client(t, func(o *Options) { o.MaxRetries = 3 })
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	began := time.Now()
+	for range 3 {
+		_, err := c.Detail(ctx, h001, "T1")
+		var e *Error
+		if !errors.As(err, &e) || e.Outcome != "rate_limited" || e.RetryAfter < 20*time.Second || e.RetryAfter > 30*time.Second {
+			t.Fatalf("%v, %+v", err, e)
+		}
+		c.aged(time.Second) // the memory of the failed login is over, the hold is not
+	}
+	if v.loginCount() != 1 || time.Since(began) > 5*time.Second {
+		t.Fatalf("%d logins, after %s", v.loginCount(), time.Since(began))
 	}
 }
