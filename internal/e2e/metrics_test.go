@@ -17,13 +17,13 @@ func closed() (names []string) {
 		"single_flight_loaders_succeeded_total", "single_flight_loaders_failed_total", "single_flight_in_flight",
 		"single_flight_waiters", "single_flight_waiters_per_key_max",
 		"single_flight_waiter_duration_seconds_count", "single_flight_loader_duration_seconds_count",
-		"syncer_hospitals_failing", "syncer_mass_change",
+		"syncer_hospitals_failing", "syncer_mass_change", "syncer_change_detection_seconds_count",
 		"syncer_sync_last_attempt_timestamp_seconds", "syncer_sync_last_success_timestamp_seconds",
 	}
 	for name, values := range map[string][]string{
 		"single_flight_rejected_total{reason=": {"keys", "waiters"}, "syncer_cache_reads_total{result=": {"hit", "miss", "error"},
 		"syncer_cache_writes_total{result=": {"stored", "refused", "error"}, "syncer_invalidations_total{trigger=": {"schedule", "list", "manual"},
-		"syncer_sync_ticks_total{result=": {"run", "skipped"},
+		"syncer_sync_ticks_total{result=": {"run", "skipped"}, "syncer_looks_total{result=": {"clean", "changed", "failed"},
 	} {
 		for _, v := range values {
 			names = append(names, fmt.Sprintf("%s%q}", name, v))
@@ -148,11 +148,11 @@ func TestEveryCounterMovesForItsReasonOnly(t *testing.T) {
 	})
 	w.surem.setStatus(senderKey("H001"), "T1", "REQUESTED")
 	step("a POST", func() { d.sync("H001").report(t) }, map[string]float64{
-		surem(summaries, "ok"): 1, `syncer_invalidations_total{trigger="manual"}`: 1,
+		surem(summaries, "ok"): 1, `syncer_invalidations_total{trigger="manual"}`: 1, `syncer_looks_total{result="changed"}`: 1,
 	})
 	w.surem.setStatus(senderKey("H001"), "T2", "REQUESTED")
 	step("a list", func() { d.get(listPath("H001")).want(t, 200) }, map[string]float64{
-		surem(summaries, "ok"): 1, `syncer_invalidations_total{trigger="list"}`: 1,
+		surem(summaries, "ok"): 1, `syncer_invalidations_total{trigger="list"}`: 1, `syncer_looks_total{result="changed"}`: 1,
 	})
 	step("Redis away", func() {
 		w.redis.kill()

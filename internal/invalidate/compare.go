@@ -8,6 +8,7 @@ import (
 
 // compare holds a hospital's entries against the list that r has, and completes r.
 func (s *Syncer) compare(h hospitals.Hospital, trigger string, began time.Time, r *Reading) {
+	r.began = began
 	r.Report = Report{HospitalID: h.ID, DryRun: s.DryRun}
 	var plan Plan
 	if !r.Unread {

@@ -47,7 +47,7 @@ func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospit
 	close(turn)
 	workers.Wait()
 	reports := slices.Concat(results...)
-	s.account(trigger, len(hs), reports, time.Since(began))
+	s.account(trigger, len(hs), reports, began)
 	return reports
 }
 
@@ -56,7 +56,7 @@ func (s *Syncer) units(hs []hospitals.Hospital) [][]hospitals.Hospital {
 	s.mu.Lock()
 	attempts := make(map[string]time.Time, len(hs))
 	for _, h := range hs {
-		attempts[h.ID] = s.standings[h.ID].attempt
+		attempts[h.ID] = s.past.standings[h.ID].LastAttempt
 	}
 	s.mu.Unlock()
 	hs = slices.Clone(hs)
@@ -91,8 +91,8 @@ func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital) []Report {
 	return reports
 }
 
-// account sums a pass up: one log line, and the figures.
-func (s *Syncer) account(trigger string, planned int, reports []Report, took time.Duration) {
+// account sums a pass up: one log line, the figures, and what the status page shows.
+func (s *Syncer) account(trigger string, planned int, reports []Report, began time.Time) {
 	type step struct{ from, to string }
 	var ok, listed, compared, skipped, bad, wrongType, changed int
 	steps := make(map[step]int)
@@ -106,14 +106,25 @@ func (s *Syncer) account(trigger string, planned int, reports []Report, took tim
 			steps[step{string(c.From), string(c.To)}]++
 		}
 	}
-	if len(reports) == planned && ok > 0 {
-		s.Metrics.LastSuccess.SetToCurrentTime()
+	took := time.Since(began)
+	massChange := compared >= massChangeFloor && 2*changed > compared
+	s.mu.Lock()
+	s.past.pass = PassStatus{
+		Began: began, DurationMS: took.Milliseconds(), Hospitals: planned, OK: ok, Failed: len(reports) - ok,
+		NotReached: planned - len(reports), Compared: compared, Invalidated: changed, MassChange: massChange,
 	}
+	s.mu.Unlock()
 	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("not_reached", planned-len(reports)).
 		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
 		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
+	if len(reports) == planned && ok > 0 {
+		s.Metrics.LastSuccess.SetToCurrentTime()
+		if s.Succeeded != nil {
+			s.Succeeded()
+		}
+	}
 
-	if compared < massChangeFloor || 2*changed <= compared {
+	if !massChange {
 		s.Metrics.MassChange.Set(0)
 		return
 	}

@@ -1,6 +1,8 @@
 package invalidate
 
 import (
+	"time"
+
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -27,6 +29,8 @@ type Reading struct {
 	ListErr  error // why the list is not complete
 	Unread   bool  // nothing was listed: the first page failed
 	CacheErr error // Redis did not confirm: not, or not wholly, compared
+
+	began time.Time
 }
 
 // allUnreadableText is the Error of a report that is ok all the same.

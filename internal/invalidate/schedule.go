@@ -73,19 +73,11 @@ func (s *Syncer) forget(hs []hospitals.Hospital) {
 	s.Metrics.Hospitals.Set(float64(len(hs)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.standings) <= len(hs) {
-		return
-	}
-	there := make(map[string]bool, len(hs))
-	for _, h := range hs {
-		there[h.ID] = true
-	}
-	for id := range s.standings {
-		if !there[id] {
-			delete(s.standings, id)
-		}
-	}
-	s.countFailing()
+	s.past.forget(func(id string) bool {
+		_, there := s.Hospitals.Get(id)
+		return there
+	})
+	s.Metrics.Failing.Set(float64(s.past.failing))
 }
 
 // expect notes when the next tick is due.

@@ -52,6 +52,7 @@ type Options struct {
 	Concurrency int                      // sender keys at once in a pass
 	Metrics     *metrics.Metrics
 	Log         zerolog.Logger
+	Succeeded   func() // called after a pass that counts as a success; must return at once; nil = nobody
 }
 
 // Syncer reads hospitals and invalidates their entries, in scheduled passes and on demand.
@@ -63,17 +64,11 @@ type Syncer struct {
 	passing  sync.Mutex     // held by the pass that runs
 	progress progress
 
-	mu        sync.Mutex // guards what follows
-	closed    bool
-	desk      map[hospitals.Sender]*reading
-	standings map[string]standing // by hospital id
-	next      time.Time           // tick that is due next; zero before Schedule
-}
-
-// standing is what is remembered of a hospital from one reading to the next.
-type standing struct {
-	attempt time.Time
-	failure string // the last reading's error; "" when it was ok
+	mu     sync.Mutex // guards what follows
+	closed bool
+	desk   map[hospitals.Sender]*reading
+	past   history
+	next   time.Time // tick that is due next; zero before Schedule
 }
 
 // New returns a Syncer; Close ends it.
@@ -81,39 +76,8 @@ func New(o Options) *Syncer {
 	life, kill := context.WithCancel(context.Background())
 	return &Syncer{
 		Options: o, life: life, kill: kill,
-		desk: make(map[hospitals.Sender]*reading), standings: make(map[string]standing),
+		desk: make(map[hospitals.Sender]*reading), past: history{standings: make(map[string]standing)},
 	}
-}
-
-// remember notes how readings ended and says so in the log where that is news.
-func (s *Syncer) remember(results map[string]Reading) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, r := range results {
-		was, now := s.standings[id], standing{attempt: time.Now()}
-		if !r.Report.OK {
-			now.failure = r.Report.Error
-		}
-		s.standings[id] = now
-		switch {
-		case now.failure != "" && now.failure != was.failure:
-			s.Log.Warn().Str("hospital", id).Str("error", now.failure).Msg(EventFailing)
-		case now.failure == "" && was.failure != "":
-			s.Log.Info().Str("hospital", id).Msg(EventRecovered)
-		}
-	}
-	s.countFailing()
-}
-
-// countFailing sets the gauge. The caller holds mu.
-func (s *Syncer) countFailing() {
-	failing := 0
-	for _, st := range s.standings {
-		if st.failure != "" {
-			failing++
-		}
-	}
-	s.Metrics.Failing.Set(float64(failing))
 }
 
 // Close refuses new readings and waits for those that run; when ctx ends first it cuts them

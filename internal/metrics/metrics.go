@@ -16,12 +16,17 @@ var (
 	Triggers    = []string{"schedule", "list", "manual"}
 	Ticks       = []string{"run", "skipped"}
 	Operations  = []string{"login", "summaries", "detail"}
+	Looks       = []string{"clean", "changed", "failed"}
 	Outcomes    = []string{"ok", "not_found", "refused", "rate_limited", "client_error", "server_error", "network", "timeout", "bad_answer", "cancelled"}
 	Rejections  = []string{"keys", "waiters"}
 )
 
 // seconds are the buckets of every duration: 1 ms to 30 s, close enough for p95 and p99.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 20, 30}
+
+// detection are the buckets of how long an entry may have been wrong: 1 s to 24 h, the
+// longest that an entry lives.
+var detection = []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400}
 
 // Metrics is one process's figures, on a registry of its own.
 type Metrics struct {
@@ -31,6 +36,8 @@ type Metrics struct {
 	CacheWrites   *prometheus.CounterVec // result
 	Invalidations *prometheus.CounterVec // trigger
 	Ticks         *prometheus.CounterVec // result
+	Looks         *prometheus.CounterVec // result: one per look at a hospital
+	Detection     prometheus.Histogram   // seconds since the previous successful look, per invalidation
 	LastAttempt   prometheus.Gauge       // Unix seconds
 	LastSuccess   prometheus.Gauge       // Unix seconds
 	Hospitals     prometheus.Gauge
@@ -52,6 +59,8 @@ func New(version, commit, goVersion string) *Metrics {
 	m.CacheWrites = m.counters("syncer_cache_writes_total", "Fills of the cache by how Redis took them.", "result", CacheWrites)
 	m.Invalidations = m.counters("syncer_invalidations_total", "Entries deleted because they had changed at SureM.", "trigger", Triggers)
 	m.Ticks = m.counters("syncer_sync_ticks_total", "Ticks of the schedule; skipped ones fell into a running pass.", "result", Ticks)
+	m.Looks = m.counters("syncer_looks_total", "Looks at a hospital: clean ones found nothing wrong, failed ones are not known to have seen everything.", "result", Looks)
+	m.Detection = m.histogram("syncer_change_detection_seconds", "Per invalidation, the time since the previous successful look at that hospital: the entry was wrong for no longer.", detection)
 	m.LastAttempt = m.gauge("syncer_sync_last_attempt_timestamp_seconds", "When the last pass began.")
 	m.LastSuccess = m.gauge("syncer_sync_last_success_timestamp_seconds", "When the last pass ended that came round to every hospital and in which not all failed.")
 	m.Hospitals = m.gauge("syncer_hospitals", "Hospitals configured.")
@@ -74,8 +83,8 @@ func New(version, commit, goVersion string) *Metrics {
 	m.flightSucceeded = m.counter("single_flight_loaders_succeeded_total", "Loads that ended well.")
 	m.flightFailed = m.counter("single_flight_loaders_failed_total", "Loads that ended in an error, a panic or at their deadline.")
 	m.flightRejected = m.counters("single_flight_rejected_total", "Detail reads turned away by a cap.", "reason", Rejections)
-	m.waiterDuration = m.histogram("single_flight_waiter_duration_seconds", "How long a detail read waited for its load, starters included.")
-	m.loaderDuration = m.histogram("single_flight_loader_duration_seconds", "How long a load took.")
+	m.waiterDuration = m.histogram("single_flight_waiter_duration_seconds", "How long a detail read waited for its load, starters included.", seconds)
+	m.loaderDuration = m.histogram("single_flight_loader_duration_seconds", "How long a load took.", seconds)
 
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "syncer_build_info", Help: "Always 1.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": goVersion}})
@@ -142,8 +151,8 @@ func (m *Metrics) gauge(name, help string) prometheus.Gauge {
 	return g
 }
 
-func (m *Metrics) histogram(name, help string) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds})
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	m.Registry.MustRegister(h)
 	return h
 }
