@@ -77,6 +77,14 @@ func TestWithoutTokensOnlyLoopbackHostsAreServed(t *testing.T) {
 		d.get(detailPath("H001", "T1"), "Host: "+host).problem(t, http.StatusMisdirectedRequest)
 		d.do(context.Background(), http.MethodPost, syncPath("H001"), "Host: "+host).problem(t, http.StatusMisdirectedRequest)
 	}
+	for what, request := range map[string]string{
+		"another host's absolute target": "GET http://evil.example" + detailPath("H001", "T1") + " HTTP/1.1\r\nHost: " + d.addr + "\r\nConnection: close\r\n\r\n",
+		"no host at all":                 "GET " + detailPath("H001", "T1") + " HTTP/1.0\r\n\r\n",
+	} {
+		if a := d.raw(request); a.status != http.StatusMisdirectedRequest {
+			t.Errorf("%s: %d %v", what, a.status, a.err)
+		}
+	}
 	if n := len(w.surem.calls(func(call) bool { return true })); n != 0 {
 		t.Errorf("%d calls to SureM", n)
 	}

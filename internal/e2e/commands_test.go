@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"net"
+	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -262,5 +264,25 @@ func TestTheDemoTakesAFreePortWhenItsOwnIsTaken(t *testing.T) {
 	r := run(t, nil, "demo", "--for", "2s").want(t, 0)
 	if !strings.Contains(r.stdout, "8080") || strings.Contains(r.stdout, "curl http://127.0.0.1:8080") {
 		t.Errorf("it does not say that it listens elsewhere:\n%s", r.stdout)
+	}
+}
+
+func TestTheDemoEndsLikeTheDaemon(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(binary, "demo")
+	var out output
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = []string{}, &out, &out, ownProcess()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	eventually(t, soon, "the demo tells what to try", func() bool { return strings.Contains(out.String(), "curl ") })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan int, 1)
+	go func() { _ = cmd.Wait(); ended <- cmd.ProcessState.ExitCode() }()
+	if code := receive(t, soon, "the demo ends", ended); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }

@@ -86,6 +86,24 @@ func TestARedisUserWithoutTheRightToWriteFailsNoRead(t *testing.T) {
 	}
 }
 
+func TestARedisThatRefusesThePasswordFailsNoRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	one := template{code: "T1", status: "APPROVED"}
+	w.offer("H001", one)
+	w.redis.do("ACL SETUSER syncer on >right ~* &* +@all")
+	d := w.start("REDIS_URL=redis://syncer:redis-password-9f2c@" + w.redis.addr + "/0")
+	d.read("H001", "T1").document(t, one).via(t, "fwd=bypass")
+	d.awaitReady(http.StatusOK, "redis: away", true)
+	if a := d.sync("H001"); strings.Contains(a.body, "redis-password") || a.status != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	w.redis.do("ACL SETUSER syncer >redis-password-9f2c")
+	d.awaitReady(http.StatusOK, "redis: away", false)
+	d.read("H001", "T1").document(t, one).via(t, "fwd=miss; stored")
+	// The daemon's own end looks for the password in its log.
+}
+
 func TestEverythingElseTheDaemonKeepsHasItsPrefixTagAndTTL(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001", "H002")

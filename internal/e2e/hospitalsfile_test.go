@@ -165,3 +165,82 @@ func TestAHospitalMayBringItsOwnAccount(t *testing.T) {
 		}
 	}
 }
+
+func TestABadHospitalsFileAtTheStartIsABadSetting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := w.hospitalsFile(`[{"id":"H 1","senderKey":"sk-one-9f2c"},{"id":"H002"},{"id":"H003","senderKey":"sk-three-9f2c","userCode":"nobody"}]`)
+	r := w.command([]string{"run"}, "HOSPITALS=", "HOSPITALS_FILE="+file).want(t, 2)
+	for _, s := range []string{"HOSPITALS_FILE", "H002", "H003"} {
+		if !strings.Contains(r.stderr, s) {
+			t.Errorf("no word about %s: %s", s, r.stderr)
+		}
+	}
+	for _, changes := range [][]string{
+		{"HOSPITALS=", "HOSPITALS_FILE=" + file + ".missing"},
+		{"HOSPITALS=H001=sk-one-9f2c", "HOSPITALS_FILE=" + w.hospitalsFile("["+entry("H001", senderKey("H001"))+"]")}, // exactly one of the two
+		{"HOSPITALS="},
+	} {
+		if r := w.command([]string{"config"}, changes...).want(t, 2); !strings.Contains(r.stderr, "HOSPITALS") {
+			t.Errorf("%v: %s", changes, r)
+		}
+	}
+}
+
+func TestANewSecretForAnAccountIsNoChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	own := func(secret string) string {
+		return `[{"id":"H001","senderKey":"sk-H001-9f2c","userCode":"own","secretKey":"` + secret + `"}]`
+	}
+	w.surem.account("own", "surem-secret-old-77")
+	w.offer("H001", template{code: "T1", status: "APPROVED"}, template{code: "T2", status: "APPROVED"})
+	w.cache("H001", template{code: "T1", status: "APPROVED"})
+	kept := w.redis.standings(key("H001", "T1"))
+	file := w.hospitalsFile(own("surem-secret-old-77"))
+	d := w.start("HOSPITALS=", "HOSPITALS_FILE="+file, "SUREM_USER_CODE=", "SUREM_SECRET_KEY=")
+	w.surem.awaitReadings(senderKey("H001"), 1)
+	w.surem.account("own", "surem-secret-new-77")
+	w.rewrite(file, own("surem-secret-new-77"))
+	w.surem.awaitReadings(senderKey("H001"), 1)
+	w.surem.revokeTokens()
+	d.read("H001", "T2").want(t, http.StatusOK)
+	w.surem.awaitReadings(senderKey("H001"), 1)
+	w.redis.stillStand(kept)
+	if n := w.surem.logins(); n != 2 {
+		t.Errorf("%d logins, want one with each secret", n)
+	}
+}
+
+func TestAChangedAccountAndAReturnWithAnotherSenderOutdateToo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, between, after string }{
+		{"account", "", `[{"id":"H001","senderKey":"sk-H001-9f2c","userCode":"own","secretKey":"surem-secret-own-77"},{"id":"H002","senderKey":"sk-H002-9f2c"}]`},
+		{"return", "[" + entry("H002", senderKey("H002")) + "]", "[" + entry("H002", senderKey("H002")) + "," + entry("H001", "sk-new-9f2c") + "]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.surem.account("own", "surem-secret-own-77")
+			one := template{code: "T1", status: "APPROVED"}
+			w.offer("H001", one)
+			w.surem.put("sk-new-9f2c", one)
+			w.cache("H001", one)
+			w.cache("H002", one)
+			w.offer("H002", one)
+			file := w.hospitalsFile("[" + entry("H001", senderKey("H001")) + "," + entry("H002", senderKey("H002")) + "]")
+			d := w.start("HOSPITALS=", "HOSPITALS_FILE="+file)
+			w.surem.awaitReadings(senderKey("H001"), 1)
+			if c.between != "" {
+				w.rewrite(file, c.between)
+				eventually(t, soon, "the hospital is gone", func() bool { return d.metric("syncer_hospitals") == 1 })
+			}
+			w.rewrite(file, c.after)
+			eventually(t, soon, "its entry counts as changed", func() bool { return !w.cached("H001", "T1") })
+			w.wantLogged(d, "T1", map[string]string{"hospital": "H001", "reason": "sender"})
+			if !w.cached("H002", "T1") {
+				t.Error("another hospital's entry is gone")
+			}
+		})
+	}
+}

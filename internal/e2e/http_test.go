@@ -17,8 +17,9 @@ func TestEveryV1AnswerMayNotBeStoredOrSniffed(t *testing.T) {
 	w := newWorld(t, "H001").quiet()
 	w.offer("H001", template{code: "T1", status: "APPROVED"})
 	d := w.start("SUREM_MAX_RETRIES=0")
-	ask := func(method, path string, status int) {
-		a := d.do(context.Background(), method, path)
+	ask := func(method, path string, status int, header ...string) {
+		t.Helper()
+		a := d.do(context.Background(), method, path, header...)
 		a.want(t, status)
 		if c, n := a.header.Get("Cache-Control"), a.header.Get("X-Content-Type-Options"); c != "no-store" || n != "nosniff" {
 			t.Errorf("%s %s: Cache-Control %q, X-Content-Type-Options %q", method, path, c, n)
@@ -32,6 +33,8 @@ func TestEveryV1AnswerMayNotBeStoredOrSniffed(t *testing.T) {
 	ask(http.MethodGet, listPath("H001"), 200)
 	ask(http.MethodPost, syncPath("H001"), 200)
 	ask(http.MethodGet, detailPath("H001", "NONE"), 404)
+	ask(http.MethodGet, detailPath("H001", "T1"), 421, "Host: evil.example")
+	ask(http.MethodPost, syncPath("H001"), 403, "Origin: http://evil.example")
 	ask(http.MethodGet, detailPath("H404", "T1"), 404)
 	ask(http.MethodGet, "/v1/nothing", 404)
 	ask(http.MethodPut, detailPath("H001", "T1"), 405)
@@ -116,6 +119,36 @@ func TestATemplateThatSureMDoesNotHaveIsNotFound(t *testing.T) {
 	if v := d.metric("single_flight_loaders_failed_total"); v != 5 {
 		t.Errorf("%v failed loads, want 5: not found is none", v)
 	}
+}
+
+func TestOddRequestsAreTakenForWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	one := template{code: "T1", status: "APPROVED"}
+	w.offer("H001", one)
+	d := w.start()
+	d.get(detailPath("H001", "T1")+"?senderKey=evil&page=2").document(t, one)
+	for _, c := range w.surem.calls(func(c call) bool { return c.op == detail }) {
+		if c.uri != templatePath+"/T1?senderKey="+senderKey("H001") {
+			t.Errorf("SureM was asked for %q", c.uri)
+		}
+	}
+	for _, query := range []string{"?name=%ff", "?name=%zz", "?name=a;b", "?name=a&name=b", "?%00", "?name=" + strings.Repeat("x", 50_000)} {
+		if a := d.request(http.MethodGet, listPath("H001")+query); a.status != http.StatusOK && a.status != http.StatusBadRequest && (len(query) < 1000 || a.status != http.StatusRequestHeaderFieldsTooLarge) {
+			t.Errorf("%.40s: %d %v", query, a.status, a.err)
+		}
+	}
+	for _, target := range []string{"*", "/../etc/passwd", "//v1/hospitals/H001/templates", "/v1//hospitals", "/./healthz", "/%2e%2e/healthz", "/v1/../metrics"} {
+		a := d.request(http.MethodOptions, target)
+		b := d.request(http.MethodGet, target)
+		for _, x := range []answer{a, b} {
+			if x.status >= 500 || x.status >= 300 && x.status < 400 || x.header.Get("Location") != "" {
+				t.Errorf("%s: %d, Location %q", target, x.status, x.header.Get("Location"))
+			}
+		}
+	}
+	a := d.raw("POST " + syncPath("H001") + " HTTP/1.1\r\nHost: " + d.addr + "\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello")
+	a.report(t)
 }
 
 func TestHeadAnswersLikeGetWithoutABody(t *testing.T) {

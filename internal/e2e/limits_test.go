@@ -53,6 +53,30 @@ func TestTheCapOnWaitersTurnsOthersAway(t *testing.T) {
 	d.read("H001", "T1").document(t, one).via(t, "hit")
 }
 
+func TestWithoutACoolDownEveryReadAsksAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	d := w.start("FLIGHT_FAILURE_COOLDOWN=0s")
+	for range 3 {
+		d.read("H001", "NONE").problem(t, http.StatusNotFound)
+	}
+	if n := w.surem.details(senderKey("H001"), "NONE"); n != 3 {
+		t.Errorf("%d detail calls for three reads", n)
+	}
+}
+
+func TestACoolDownIsOfOneKeyOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001", "H002").quiet()
+	one := template{code: "T1", status: "APPROVED"}
+	w.offer("H002", one)
+	w.offer("H001", template{code: "T2", status: "APPROVED"})
+	d := w.start("FLIGHT_FAILURE_COOLDOWN=1m")
+	d.read("H001", "T1").problem(t, http.StatusNotFound)
+	d.read("H002", "T1").document(t, one)
+	d.read("H001", "T2").want(t, http.StatusOK)
+}
+
 func TestALoadThatTakesTooLongIsAGatewayTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001").quiet()

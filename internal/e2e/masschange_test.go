@@ -25,7 +25,7 @@ func (w *world) countCached(hospital string) int {
 func TestAMassChangeIsShownAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001", "H002")
-	w.env["SYNC_SCHEDULE"] = never // the pass at start is the only one
+	w.env["SYNC_SCHEDULE"] = "@every 3s"
 	w.listed("H001", 12, "APPROVED", "REQUESTED")
 	w.listed("H002", 8, "APPROVED", "APPROVED")
 	d := w.start()
@@ -33,6 +33,7 @@ func TestAMassChangeIsShownAndLoggedOnce(t *testing.T) {
 	if n := w.countCached("H001") + w.countCached("H002"); n != 8 {
 		t.Errorf("%d entries left, want the 8 that agree: a mass change is told, not prevented", n)
 	}
+	eventually(t, soon, "the next pass ends it", func() bool { return d.metric("syncer_mass_change") == 0 })
 	told := 0
 	for line := range strings.Lines(d.stderr.String()) {
 		if strings.Contains(line, "mass") && strings.Contains(line, "REQUESTED") && strings.Contains(line, "APPROVED") {
