@@ -56,6 +56,7 @@ type Config struct {
 	SyncSkipStatuses []templates.State `env:"SYNC_SKIP_STATUSES,default=REJECTED" help:"summaries in these states are not compared; comma separated, none = compare all"`                              // may be empty
 	SyncCompareAlso  []string          `env:"SYNC_COMPARE_ALSO" help:"further fields of a summary row, such as modifiedAt, that are compared too where row and entry both have them; comma separated"` // may be empty
 	SyncDryRun       bool              `env:"SYNC_DRY_RUN,default=false" help:"comparing deletes nothing, whoever asked for it; DELETE still forgets"`
+	SyncHeartbeatURL hospitals.Secret  `env:"SYNC_HEARTBEAT_URL" secret:"true" file:"true" help:"an http(s) URL that gets a GET after each successful pass, for a monitor that rings when those stop coming; the URL is a secret"` // may be empty
 
 	FlightLoaderTimeout   time.Duration `env:"FLIGHT_LOADER_TIMEOUT,default=15s" min:"1ms" max:"1h" help:"one shared load, whoever waits"`
 	FlightMaxKeys         int           `env:"FLIGHT_MAX_KEYS,default=10000" min:"1" max:"1000000" help:"running loads, and as many cooling keys besides; past them 429"`
@@ -63,7 +64,8 @@ type Config struct {
 	FlightFailureCooldown time.Duration `env:"FLIGHT_FAILURE_COOLDOWN,default=1s" min:"0s" max:"10m" help:"after a failed load the same key answers with that failure for this long; 0s = off"`
 
 	HTTPAddr      string             `env:"HTTP_ADDR,default=127.0.0.1:8080" help:"host:port to listen on; one that is not loopback (127.0.0.0/8, ::1, localhost) is refused without API_TOKENS"`
-	APITokens     []hospitals.Secret `env:"API_TOKENS" secret:"true" file:"true" help:"bearer tokens for the HTTP API, comma separated"` // may be empty
+	APITokens     []hospitals.Secret `env:"API_TOKENS" secret:"true" file:"true" help:"bearer tokens for the HTTP API, comma separated"`                 // may be empty
+	DebugAddr     string             `env:"DEBUG_ADDR" help:"host:port for pprof, which is off without it; loopback (127.0.0.0/8, ::1, localhost) only"` // may be empty
 	ShutdownDelay time.Duration      `env:"SHUTDOWN_DELAY,default=0s" min:"0s" max:"10m" help:"after SIGTERM go on accepting this long with /readyz 503 (Kubernetes: 5s)"`
 	ShutdownGrace time.Duration      `env:"SHUTDOWN_GRACE,default=20s" min:"0s" max:"1h" help:"how long what still runs may go on after that, then it is cut"`
 	LogLevel      zerolog.Level      `env:"LOG_LEVEL,default=info" help:"trace, debug, info, warn or error"`

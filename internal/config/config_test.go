@@ -201,12 +201,14 @@ func TestDefaults(t *testing.T) {
 		"SYNC_SKIP_STATUSES":      slices.Equal(c.SyncSkipStatuses, []templates.State{templates.Rejected}),
 		"SYNC_COMPARE_ALSO":       len(c.SyncCompareAlso) == 0,
 		"SYNC_DRY_RUN":            !c.SyncDryRun,
+		"SYNC_HEARTBEAT_URL":      c.SyncHeartbeatURL == "",
 		"FLIGHT_LOADER_TIMEOUT":   c.FlightLoaderTimeout == 15*time.Second,
 		"FLIGHT_MAX_KEYS":         c.FlightMaxKeys == 10000,
 		"FLIGHT_MAX_WAITERS":      c.FlightMaxWaiters == 1000,
 		"FLIGHT_FAILURE_COOLDOWN": c.FlightFailureCooldown == time.Second,
 		"HTTP_ADDR":               c.HTTPAddr == "127.0.0.1:8080",
 		"API_TOKENS":              len(c.APITokens) == 0,
+		"DEBUG_ADDR":              c.DebugAddr == "",
 		"SHUTDOWN_DELAY":          c.ShutdownDelay == 0,
 		"SHUTDOWN_GRACE":          c.ShutdownGrace == 20*time.Second,
 		"LOG_LEVEL":               c.LogLevel == zerolog.InfoLevel,
@@ -216,8 +218,8 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has another default", name)
 		}
 	}
-	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 38 {
-		t.Errorf("%d fields, %d settings; this test and the contract know 38", n, len(settings))
+	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 40 {
+		t.Errorf("%d fields, %d settings; this test and the README know 40", n, len(settings))
 	}
 }
 
@@ -239,6 +241,7 @@ func TestBothEdgesOfEveryBound(t *testing.T) {
 		"FLIGHT_MAX_WAITERS":      {[]string{"1", "1000000"}, []string{"0", "1000001"}},
 		"FLIGHT_FAILURE_COOLDOWN": {[]string{"0s", "10m"}, []string{"-1ns", "10m1ns"}},
 		"HTTP_ADDR":               {[]string{"127.0.0.1:0", "127.255.255.255:65535", "[::1]:1", "localhost:80"}, []string{"127.0.0.1:65536", "127.0.0.1:-1", "128.0.0.0:1", "[::2]:1", "localhost.example:80"}},
+		"DEBUG_ADDR":              {[]string{"127.0.0.1:0", "127.255.255.255:65535", "[::1]:1", "localhost:80"}, []string{"127.0.0.1:65536", "128.0.0.0:1", "[::2]:1", "localhost.example:80", ":6060", "0.0.0.0:6060", "[::]:6060"}},
 		"SHUTDOWN_DELAY":          {[]string{"0s", "10m"}, []string{"-1ns", "10m1ns"}},
 		"SHUTDOWN_GRACE":          {[]string{"0s", "1h"}, []string{"-1ns", "1h1ns"}},
 	} {
@@ -292,7 +295,12 @@ func TestValuesArriveAsTheyShould(t *testing.T) {
 		"SYNC_SCHEDULE=30 2 * * MON-FRI",
 		"API_TOKENS=hush-a, hush-b",
 		"HTTP_ADDR=:8080",
+		"DEBUG_ADDR=[::1]:6060",
+		"SYNC_HEARTBEAT_URL=https://ring.example/ping/hush?a=b",
 		"LOG_LEVEL=trace")
+	if c.DebugAddr != "[::1]:6060" || c.SyncHeartbeatURL.Reveal() != "https://ring.example/ping/hush?a=b" {
+		t.Error("DEBUG_ADDR or SYNC_HEARTBEAT_URL reads differently")
+	}
 	if got := c.SureMBaseURL.String(); got != "https://gateway.example:8443/surem" {
 		t.Errorf("base URL %q", got)
 	}
@@ -332,6 +340,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	c := mustLoad(t,
 		"SUREM_SECRET_KEY=", "SUREM_SECRET_KEY_FILE="+write("secret", "hush-file\r\n\n"),
 		"API_TOKENS_FILE="+write("tokens", "hush-a,hush-b\n"),
+		"SYNC_HEARTBEAT_URL_FILE="+write("heartbeat", "https://ring.example/hush\n"),
 		"REDIS_URL_FILE="+write("redis", "redis://:hush@redis.example:6380/1\n"))
 	if c.SureMSecretKey.Reveal() != "hush-file" || len(c.APITokens) != 2 || c.Redis.Addr != "redis.example:6380" {
 		t.Error("a secret from a file reads differently")
@@ -341,10 +350,22 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	}
 	var text bytes.Buffer
 	c.Print(&text)
-	for _, line := range []string{"SUREM_SECRET_KEY=[hidden]", "API_TOKENS=[hidden]", "REDIS_URL=redis://[hidden]@redis.example:6380/1"} {
+	for _, line := range []string{"SUREM_SECRET_KEY=[hidden]", "API_TOKENS=[hidden]", "SYNC_HEARTBEAT_URL=[hidden]", "REDIS_URL=redis://[hidden]@redis.example:6380/1"} {
 		if !strings.Contains(text.String(), line+"\n") {
 			t.Errorf("no line %s in\n%s", line, text.String())
 		}
+	}
+}
+
+func TestHTTPAddrAloneNeedsNoOtherSetting(t *testing.T) {
+	for value, want := range map[string]string{"": "127.0.0.1:8080", ":9090": ":9090", "[::1]:80": "[::1]:80"} {
+		if got, err := HTTPAddr([]string{"HTTP_ADDR=" + value, "SYNC_TIMEOUT=never"}); got != want || err != nil {
+			t.Errorf("HTTP_ADDR=%s: %q, %v; want %q", value, got, err, want)
+		}
+	}
+	_, err := HTTPAddr([]string{"HTTP_ADDR=8080"})
+	if want := `HTTP_ADDR="8080": must be host:port or :port, the port from 0 to 65535`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -38,6 +38,21 @@ func Load(environ []string) (*Config, []string, error) {
 	return l.config, l.warnings, nil
 }
 
+// HTTPAddr reads HTTP_ADDR and nothing else, for a program that only asks the daemon how it
+// is. The error is a Faults.
+func HTTPAddr(environ []string) (string, error) {
+	l := newLoader(environ)
+	for _, s := range settings {
+		if s.name == "HTTP_ADDR" {
+			l.readField(s)
+		}
+	}
+	if len(l.faults) > 0 {
+		return "", l.faults
+	}
+	return l.config.HTTPAddr, nil
+}
+
 // place is where a variable stands in the table; unknown names come last.
 func place(name string) int {
 	if i := slices.Index(knownNames, name); i >= 0 {

@@ -42,7 +42,9 @@ var parsers = map[string]func(text string) (any, error){
 	"SYNC_TIMEZONE":         parseTimezone,
 	"SYNC_SKIP_STATUSES":    parseStatuses,
 	"SYNC_COMPARE_ALSO":     func(s string) (any, error) { return words(s) },
+	"SYNC_HEARTBEAT_URL":    parseHeartbeat,
 	"HTTP_ADDR":             parseListenAddress,
+	"DEBUG_ADDR":            parseDebugAddress,
 	"API_TOKENS":            parseTokens,
 	"LOG_LEVEL":             parseLogLevel,
 	"LOG_FORMAT":            oneOf("json", "console"),
@@ -218,6 +220,26 @@ func parseListenAddress(s string) (any, error) {
 		return nil, errors.New("must be host:port or :port, the port from 0 to 65535")
 	}
 	return s, nil
+}
+
+func parseDebugAddress(s string) (any, error) {
+	if _, err := parseListenAddress(s); err != nil {
+		return nil, err
+	}
+	if host, _, _ := net.SplitHostPort(s); !loopback(host) {
+		return nil, errors.New("must be loopback (127.0.0.0/8, ::1, localhost)")
+	}
+	return s, nil
+}
+
+// parseHeartbeat never quotes the URL: who has it can ring, or keep from ringing.
+func parseHeartbeat(s string) (any, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) ||
+		u.User != nil || strings.Contains(s, "#") {
+		return nil, errors.New("must be an absolute http or https URL without user-info or fragment")
+	}
+	return hospitals.Secret(s), nil
 }
 
 // parseTokens takes what an Authorization header can carry. Faults name tokens by place.
