@@ -19,14 +19,15 @@ import (
 
 // app is the parts of the program, wired. Every command but config and version has one.
 type app struct {
-	cfg     *config.Config
-	log     zerolog.Logger
-	metrics *metrics.Metrics
-	rdb     *redis.Client
-	cache   *templates.Cache
-	surem   *surem.Client
-	reader  *templates.Reader
-	syncer  *invalidate.Syncer
+	cfg       *config.Config
+	log       zerolog.Logger
+	metrics   *metrics.Metrics
+	rdb       *redis.Client
+	cache     *templates.Cache
+	surem     *surem.Client
+	reader    *templates.Reader
+	syncer    *invalidate.Syncer
+	heartbeat *heartbeat
 }
 
 // newApp wires the parts. It talks to nobody yet, so that the daemon starts without Redis.
@@ -60,10 +61,12 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	for _, state := range cfg.SyncSkipStatuses {
 		skip[state] = true
 	}
+	a.heartbeat = newHeartbeat(cfg.SyncHeartbeatURL, log)
 	a.syncer = invalidate.New(invalidate.Options{
 		Hospitals: cfg.Hospitals, Source: a.surem, Cache: a.cache,
 		Skip: skip, Fields: cfg.SyncCompareAlso, DryRun: cfg.SyncDryRun,
 		Timeout: cfg.SyncTimeout, Concurrency: cfg.SyncConcurrency, Metrics: a.metrics, Log: log,
+		Succeeded: a.heartbeat.beat,
 	})
 	a.measure()
 	return a
@@ -106,6 +109,7 @@ func (a *app) measure() {
 // close ends the parts, those that still run when ctx ends too.
 func (a *app) close(ctx context.Context) {
 	a.syncer.Close(ctx)
+	a.heartbeat.close(ctx)
 	if err := a.reader.Close(ctx); err != nil {
 		a.log.Warn().Str("error", err.Error()).Msg("cut")
 	}

@@ -98,8 +98,12 @@ func syncCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	cfg.SyncDryRun = cfg.SyncDryRun || *dryRun
+	if *dryRun || len(ids) > 0 {
+		cfg.SyncHeartbeatURL = "" // a trial or a part must not keep the monitor quiet
+	}
 	a := newApp(cfg, log)
 	defer a.closeNow()
+	defer a.heartbeat.close(ctx)
 	reports := a.syncer.Pass(ctx, invalidate.TriggerManual, hs)
 	if *asJSON {
 		err = json.NewEncoder(stdout).Encode(map[string]any{"hospitals": reports})

@@ -28,6 +28,12 @@ func daemon(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready f
 	if err != nil {
 		return fmt.Errorf("listening on HTTP_ADDR: %w", err)
 	}
+	stopDebug, err := serveDebug(cfg.DebugAddr, log)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer stopDebug()
 	a := newApp(cfg, log)
 	var stopping atomic.Bool
 	base, cut := context.WithCancelCause(context.Background())
@@ -81,6 +87,21 @@ func daemon(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready f
 		return fmt.Errorf("serving HTTP: %w", err)
 	}
 	return nil
+}
+
+// serveDebug serves pprof at addr until stop is called; nothing when addr is empty.
+func serveDebug(addr string, log zerolog.Logger) (stop func(), err error) {
+	if addr == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening on DEBUG_ADDR: %w", err)
+	}
+	server := httpapi.NewDebugServer(addr, log)
+	go func() { _ = server.Serve(listener) }() // ends with Close
+	log.Info().Str("addr", listener.Addr().String()).Msg("debugging")
+	return func() { _ = server.Close() }, nil
 }
 
 // ready says which parts are degraded, and whether requests should be sent here: not while

@@ -22,6 +22,7 @@ const usage = `syncer keeps cached Alimtalk templates true to SureM.
   syncer [run]       the daemon
   syncer sync        one pass now
   syncer get         one detail read through the cache
+  syncer health      ask the daemon on this machine whether it makes progress
   syncer config      check the settings and print them
   syncer demo        the daemon on an embedded Redis and a simulated SureM
   syncer version     version, commit, Go version
@@ -44,7 +45,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"run": runCommand, "sync": syncCommand, "get": getCommand,
-		"config": configCommand, "demo": demoCommand, "version": versionCommand,
+		"health": healthCommand, "config": configCommand, "demo": demoCommand, "version": versionCommand,
 	}
 	do, ok := commands[command]
 	switch {
