@@ -255,24 +255,52 @@ func TestACancelledCallLeavesNoTrace(t *testing.T) {
 // A slot and the end of its call's context can come in the same moment.
 func TestASlotIsNotLostToACancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 100 {
-			l := drained(t, 1, 1)
-			began := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			var g grants
-			g.call(ctx, l, "x", nil)
+		l := drained(t, 1, 1)
+		began := time.Now()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		leaver := &ticket{urgent: true, done: make(chan struct{})}
+		l.mu.Lock()
+		l.enqueue(leaver)
+		l.serve()
+		l.mu.Unlock()
+		var g grants
+		g.call(t.Context(), l, "u", nil)
+		g.call(t.Context(), l, "p", patient())
+		<-leaver.done // it has its slot, but sees the end of its context first
+		if err := l.leave(leaver, gone); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if g.order() != "up" || g.at[0].Sub(began) != time.Second || g.at[1].Sub(began) != 2*time.Second {
+			t.Fatalf("slots went to %s at %v", g.order(), g.at)
+		}
+	})
+}
+
+// Nor does a pass lose its share when the call that had it leaves.
+func TestAShareIsNotLostToACancelledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := drained(t, 1, 1)
+		leaver := &ticket{done: make(chan struct{})}
+		l.mu.Lock()
+		l.enqueue(leaver)
+		l.serve()
+		l.mu.Unlock()
+		var g grants
+		for range 6 {
 			g.call(t.Context(), l, "u", nil)
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
-			cancel()
-			want := "xu" // at 1 s and 2 s
-			if len(g.fault) == 1 {
-				want = "u" // at 1 s
-			}
-			last := g.at[len(g.at)-1].Sub(began)
-			if g.order() != want || last != time.Duration(len(want))*time.Second {
-				t.Fatalf("slots went to %s, the last at %s (refused: %v)", g.order(), last, g.fault)
-			}
+		}
+		g.call(t.Context(), l, "p", patient())
+		<-leaver.done
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = l.leave(leaver, gone)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if g.order() != "uuuupuu" {
+			t.Fatalf("slots went to %s", g.order())
 		}
 	})
 }

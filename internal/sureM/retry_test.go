@@ -222,6 +222,21 @@ func TestACallersEndIsNotSureMsFault(t *testing.T) {
 	}
 }
 
+// Nor is it a sign that SureM is back.
+func TestACallersEndChangesNoState(t *testing.T) {
+	t.Parallel()
+	v := newVendor(t)
+	reached := make(chan struct{})
+	v.detail = inTurn(answer(503, ""), func(_ http.ResponseWriter, r *http.Request) { close(reached); <-r.Context().Done() })
+	c, _ := v.client(t, nil)
+	_, _ = c.Detail(t.Context(), h001, "T1")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-reached; cancel() }()
+	if _, err := c.Detail(ctx, h001, "T1"); !errors.Is(err, context.Canceled) || c.State() != StateAway {
+		t.Fatalf("%v, state %s", err, c.State())
+	}
+}
+
 func TestStateAndItsLogLines(t *testing.T) {
 	t.Parallel()
 	v := newVendor(t)

@@ -194,7 +194,7 @@ func (v *vendor) client(t *testing.T, adjust func(*Options)) (*Client, *safeLog)
 
 func noSecrets(t *testing.T, s string) {
 	t.Helper()
-	for _, secret := range []string{testSecret.Reveal(), testSender.Reveal(), url.QueryEscape(testSender.Reveal()), "tok-1", "tok-2", "검진 결과"} {
+	for _, secret := range []string{testSecret.Reveal(), testSender.Reveal(), url.QueryEscape(testSender.Reveal()), "secret+k", "sender+k", "sender%2Bk", "tok-1", "tok-2", "검진 결과"} {
 		if strings.Contains(s, secret) {
 			t.Errorf("%q shows in: %s", secret, s)
 		}
