@@ -148,6 +148,49 @@ func TestAChangedSenderKeyOutdatesEveryListedEntry(t *testing.T) {
 	}
 }
 
+func TestWhatBeganBeforeASenderChangedStoresAndDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const former, latter = "sk-former-9f2c", "sk-latter-9f2c"
+	w.surem.put(former, template{code: "LOADING", status: "APPROVED"}, template{code: "CHANGED", status: "REQUESTED"})
+	w.cache("H001", template{code: "CHANGED", status: "REQUESTED"})
+	kept := w.redis.standings(key("H001", "CHANGED"))
+	file := w.hospitalsFile("[" + entry("H001", former) + "]")
+	d := w.start("HOSPITALS=", "HOSPITALS_FILE="+file, "SYNC_SCHEDULE=@every 3s")
+	w.surem.awaitReadings(former, 1) // the next tick is three seconds away
+	load := w.surem.hold(detail, former, 0)
+	read := inBackground(func() answer { return d.read("H001", "LOADING") })
+	load.await(1)
+	w.surem.setStatus(former, "CHANGED", "APPROVED")
+	pass := w.surem.hold(summaries, former, 0) // it will have seen a change
+	post := inBackground(func() answer { return d.sync("H001") })
+	pass.await(1)
+	next := w.surem.hold(summaries, latter, 0)
+
+	w.rewrite(file, "["+entry("H001", latter)+","+entry("H002", senderKey("H002"))+"]")
+	d.reload(2)
+	load.release()
+	receive(t, soon, "the load of the former sender", read)
+	if w.cached("H001", "LOADING") {
+		t.Error("a load that began before the reload has stored")
+	}
+	pass.release()
+	if a := receive(t, soon, "the pass of the former sender", post); a.err != nil || strings.Contains(a.body, "CHANGED") {
+		t.Errorf("a pass that began before the reload has deleted: %s %v", a.body, a.err)
+	}
+	next.await(1)
+	w.redis.stillStand(kept)
+	next.release()
+	w.surem.awaitReadings(latter, 1)
+	w.redis.stillStand(kept) // the new sender does not list it
+}
+
+// reload waits until the hospitals file with this many hospitals is in use.
+func (d *daemon) reload(hospitals float64) {
+	d.w.t.Helper()
+	eventually(d.w.t, soon, "the hospitals file is read again", func() bool { return d.metric("syncer_hospitals") == hospitals })
+}
+
 func TestAHospitalMayBringItsOwnAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,7 +276,7 @@ func TestAChangedAccountAndAReturnWithAnotherSenderOutdateToo(t *testing.T) {
 			w.surem.awaitReadings(senderKey("H001"), 1)
 			if c.between != "" {
 				w.rewrite(file, c.between)
-				eventually(t, soon, "the hospital is gone", func() bool { return d.metric("syncer_hospitals") == 1 })
+				d.reload(1)
 			}
 			w.rewrite(file, c.after)
 			eventually(t, soon, "its entry counts as changed", func() bool { return !w.cached("H001", "T1") })

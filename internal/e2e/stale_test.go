@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"syscall"
 	"testing"
 )
 
@@ -46,7 +47,26 @@ func TestALoadHeldAcrossAPassStoresNothingStale(t *testing.T) {
 	}
 }
 
-func TestALoadHeldAcrossAnotherProcessesPassStoresNothingStale(t *testing.T) {
+func TestALoadHeldAcrossAnotherProcessesPassFillsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001")
+	w.offer("H001", v1)
+	loads := w.start("SYNC_SCHEDULE="+never, "SYNC_ON_START=false")
+	passes := w.start()
+	gate := w.surem.hold(detail, senderKey("H001"), 1)
+	before := inBackground(func() answer { return loads.read("H001", "T1") })
+	gate.await(1)
+	w.offer("H001", v2)
+	w.surem.awaitReadings(senderKey("H001"), 1)
+	passes.signal(syscall.SIGSTOP) // no later pass hides what is stored
+	gate.release()
+	receive(t, soon, "who came before", before).want(t, http.StatusOK)
+	w.wantNoV1()
+	loads.read("H001", "T1").document(t, v2)
+	passes.signal(syscall.SIGCONT)
+}
+
+func TestALoadHeldAcrossAnotherProcessesPassAndFillReplacesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001")
 	w.offer("H001", v1)
