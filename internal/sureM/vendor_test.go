@@ -187,6 +187,7 @@ func (v *vendor) client(t *testing.T, adjust func(*Options)) (*Client, *safeLog)
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		eventually(t, "no connection is left", func() bool { return v.open.Load() == 0 })
 		noSecrets(t, out.String())
 	})
 	return c, out
