@@ -14,6 +14,7 @@ import (
 	"alimtalk-syncer/internal/config"
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/httpapi"
+	"alimtalk-syncer/internal/statuspage"
 	"alimtalk-syncer/internal/sureM"
 )
 
@@ -38,11 +39,12 @@ func daemon(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready f
 	var stopping atomic.Bool
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
+	page := a.statusPage(stopping.Load)
 	server := httpapi.NewServer(base, httpapi.New(httpapi.Options{
 		Directory: cfg.Hospitals, Reader: a.reader, Looker: a.syncer,
 		Tokens: cfg.APITokens, Addr: cfg.HTTPAddr,
 		Healthy: a.syncer.Healthy, Ready: func() ([]string, bool) { return a.ready(stopping.Load()) },
-		Metrics: a.metrics.Registry, Log: log,
+		Metrics: a.metrics.Registry, Page: statuspage.Page(page), Status: statuspage.JSON(page), Log: log,
 	}), max(cfg.SyncTimeout, cfg.FlightLoaderTimeout), log)
 
 	served := make(chan error, 1)
@@ -104,6 +106,28 @@ func serveDebug(addr string, log zerolog.Logger) (stop func(), err error) {
 	return func() { _ = server.Close() }, nil
 }
 
+// statusPage is what the status page asks.
+func (a *app) statusPage(stopping func() bool) statuspage.Options {
+	v := buildVersion()
+	return statuspage.Options{
+		Passes: a.syncer.Status, Flights: a.reader.Stats, Figures: a.metrics.Figures, Healthy: a.syncer.Healthy,
+		Health: func() statuspage.Health { return a.health(stopping()) },
+		DryRun: a.cfg.SyncDryRun, Zone: a.cfg.Timezone, Version: v.version, Commit: v.commit, Started: time.Now(),
+	}
+}
+
+// health says how the parts fare that the daemon stands on.
+func (a *app) health(stopping bool) statuspage.Health {
+	h := statuspage.Health{Redis: "ok", SureM: string(a.surem.State()), HospitalsFile: "ok", Stopping: stopping}
+	if a.cache.Ping(context.Background()) != nil {
+		h.Redis = "away"
+	}
+	if a.cfg.Hospitals.Bad() {
+		h.HospitalsFile = "bad"
+	}
+	return h
+}
+
 // ready says which parts are degraded, and whether requests should be sent here: not while
 // shutting down, nor when no read can be answered. A blink of Redis alone must not empty the
 // load balancer while reads go on.
@@ -111,16 +135,11 @@ func (a *app) ready(stopping bool) (degraded []string, ok bool) {
 	if stopping {
 		return []string{"shutting down"}, false
 	}
-	redisAway := a.cache.Ping(context.Background()) != nil
-	state := a.surem.State()
-	if redisAway {
-		degraded = append(degraded, "redis: away")
+	h := a.health(stopping)
+	for _, part := range []struct{ name, state string }{{"redis", h.Redis}, {"surem", h.SureM}, {"hospitals file", h.HospitalsFile}} {
+		if part.state != "ok" {
+			degraded = append(degraded, part.name+": "+part.state)
+		}
 	}
-	if state != surem.StateOK {
-		degraded = append(degraded, "surem: "+string(state))
-	}
-	if a.cfg.Hospitals.Bad() {
-		degraded = append(degraded, "hospitals file: bad")
-	}
-	return degraded, !(redisAway && state == surem.StateAway)
+	return degraded, !(h.Redis == "away" && h.SureM == string(surem.StateAway))
 }

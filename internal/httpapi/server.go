@@ -42,7 +42,8 @@ type Looker interface {
 	Look(ctx context.Context, h hospitals.Hospital, trigger string) (invalidate.Reading, error)
 }
 
-// Options are what the handlers stand on. All but Tokens and Page are needed.
+// Options are what the handlers stand on. All but Tokens, Page
+// and Status are needed.
 type Options struct {
 	Directory Directory
 	Reader    Reader
@@ -55,6 +56,7 @@ type Options struct {
 	Ready   func() (degraded []string, ok bool) // one line per degraded part; false = send nobody here
 	Metrics prometheus.Gatherer
 	Page    http.Handler // of "/"; nil = 404
+	Status  http.Handler // of "/v1/status"; nil = 404
 
 	Log zerolog.Logger
 }
@@ -79,6 +81,9 @@ func New(o Options) http.Handler {
 		s.Looker.Reload()
 		s.hospital(s.sync)(w, r)
 	}})
+	if o.Status != nil {
+		v1.Handle("/v1/status", methods{http.MethodGet: o.Status.ServeHTTP})
+	}
 	v1.HandleFunc("/", notFound)
 
 	mux := http.NewServeMux()
