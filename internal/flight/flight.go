@@ -22,6 +22,8 @@ package flight
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,19 +56,28 @@ type Group[K comparable, V any] struct {
 	options Options
 	idle    chan struct{} // closed once the group is closed and the last loader has returned
 
-	mu     sync.Mutex // guards what follows and, through it, every call, cohort and Run
+	mu     sync.Mutex // guards what follows and what changes in a call, cohort or Run
 	calls  map[K]*call[K, V]
+	clock  clock[K, V]
 	closed bool
 }
 
-// call is a key that is taken: one run after the other, until nobody is left to serve.
+// call is one run and those who wait for it. A key is taken as long as it has a call.
 type call[K comparable, V any] struct {
-	key     K
-	run     *Run
-	cancel  context.CancelFunc // ends the run's context
-	cohorts []*cohort[V]       // oldest first
-	waiting int                // callers in all cohorts that have not left
-	over    error              // the run's end was announced while its loader still runs
+	Run
+	ctx     loadContext[K, V] // knows group and key
+	began   time.Time
+	cohorts []*cohort[V] // oldest first; none once the run is over
+	waiting int          // callers in all cohorts that have not left
+	over    error        // what they were told when it was over before its loader had returned
+	ended   bool         // the loader has returned
+
+	older, younger *call[K, V] // its neighbours in the clock's line
+
+	// The first cohort and its place in cohorts are part of the call, so that a call without
+	// marks is one allocation.
+	own   cohort[V]
+	place [1]*cohort[V]
 }
 
 // cohort is the callers between two marks: they share one fate and one channel.
@@ -87,7 +98,10 @@ type cohort[V any] struct {
 
 // New returns an empty Group.
 func New[K comparable, V any](o Options) *Group[K, V] {
-	return &Group[K, V]{options: o, idle: make(chan struct{}), calls: make(map[K]*call[K, V])}
+	g := &Group[K, V]{options: o, idle: make(chan struct{}), calls: make(map[K]*call[K, V])}
+	line := &g.clock.line
+	line.older, line.younger = line, line
+	return g
 }
 
 // Do returns the value that load gives for key, from a run of its own or from one it shares;
@@ -115,23 +129,27 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, load Loader[V]) (v V, share
 	if g.options.Observer != nil {
 		came = time.Now()
 	}
-	co, shared, err := g.join(ctx, key, load)
+	co, started, err := g.join(ctx, key, load)
 	if err != nil {
-		return v, shared, err
+		return v, false, err
+	}
+	if started != nil {
+		g.start(started, co)
 	}
 	v, err = g.wait(ctx, key, co)
 	if g.options.Observer != nil {
 		g.options.Observer.Waited(time.Since(came), co.owed.Add(-1) < 0)
 	}
-	return v, shared, err
+	return v, started == nil, err
 }
 
-// join takes a place among the callers of key, and starts the loader if there is none.
-func (g *Group[K, V]) join(ctx context.Context, key K, load Loader[V]) (_ *cohort[V], shared bool, err error) {
+// join takes a place among the callers of key. When there were none, it returns the call to
+// start, too.
+func (g *Group[K, V]) join(ctx context.Context, key K, load Loader[V]) (_ *cohort[V], started *call[K, V], err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, false, ErrClosed
+		return nil, nil, ErrClosed
 	}
 	if g.options.Observer != nil {
 		g.options.Observer.Requested()
@@ -139,36 +157,39 @@ func (g *Group[K, V]) join(ctx context.Context, key K, load Loader[V]) (_ *cohor
 	c := g.calls[key]
 	if c == nil {
 		if g.options.MaxKeys > 0 && len(g.calls) >= g.options.MaxKeys {
-			return nil, false, g.reject("keys", ErrTooManyKeys)
+			return nil, nil, g.reject("keys", ErrTooManyKeys)
 		}
-		c = &call[K, V]{key: key}
-		g.calls[key] = c
-		co := newCohort(ctx, load)
-		c.cohorts, c.waiting = append(c.cohorts, co), 1
-		g.start(c, co)
-		return co, false, nil
+		c = new(call[K, V])
+		c.own.begin(ctx, load)
+		c.place[0] = &c.own
+		g.take(c, key, c.place[:])
+		return &c.own, c, nil
 	}
 	if c.over != nil {
 		if g.options.Observer != nil {
 			g.options.Observer.Waited(0, true)
 		}
-		return nil, true, c.over
+		return nil, nil, c.over
 	}
 	if g.options.MaxWaiters > 0 && c.waiting >= g.options.MaxWaiters {
-		return nil, true, g.reject("waiters", ErrTooManyWaiters)
-	}
-	if c.run.marked {
-		c.cohorts = append(c.cohorts, newCohort(ctx, load))
-		c.run.cohorts, c.run.marked = len(c.cohorts), false
-	} else {
-		c.cohorts[len(c.cohorts)-1].live++
+		return nil, nil, g.reject("waiters", ErrTooManyWaiters)
 	}
 	c.waiting++
-	return c.cohorts[len(c.cohorts)-1], true, nil
+	if c.marked {
+		co := new(cohort[V])
+		co.begin(ctx, load)
+		c.cohorts = append(c.cohorts, co)
+		c.count, c.marked = len(c.cohorts), false
+		return co, nil, nil
+	}
+	co := c.cohorts[len(c.cohorts)-1]
+	co.live++
+	return co, nil, nil
 }
 
-func newCohort[V any](ctx context.Context, load Loader[V]) *cohort[V] {
-	return &cohort[V]{ctx: ctx, load: load, live: 1, done: make(chan struct{})}
+// begin makes a cohort of its first caller.
+func (co *cohort[V]) begin(ctx context.Context, load Loader[V]) {
+	co.ctx, co.load, co.live, co.done = ctx, load, 1, make(chan struct{})
 }
 
 func (g *Group[K, V]) reject(reason string, err error) error {
@@ -216,19 +237,21 @@ func (g *Group[K, V]) Stats() Stats {
 
 // Close refuses new callers, ends the context of every loader, answers all who wait with
 // ErrClosed and returns when the last loader has returned. When ctx ends first, the error
-// wraps its cause and names the keys whose loaders still run. Closing again waits again.
+// wraps its cause and names keys whose loaders still run, ten at most. Closing again waits again.
 func (g *Group[K, V]) Close(ctx context.Context) error {
+	var cut []*call[K, V]
 	g.mu.Lock()
 	if !g.closed {
 		g.closed = true
-		for _, c := range g.calls {
-			c.cancel()
-		}
-		if len(g.calls) == 0 {
+		cut = slices.Collect(maps.Values(g.calls))
+		if len(cut) == 0 {
 			close(g.idle)
 		}
 	}
 	g.mu.Unlock()
+	for _, c := range cut {
+		g.abandon(c, endClosed)
+	}
 	select {
 	case <-g.idle:
 		return nil
@@ -239,11 +262,8 @@ func (g *Group[K, V]) Close(ctx context.Context) error {
 	if len(g.calls) == 0 {
 		return nil
 	}
-	keys := make([]K, 0, len(g.calls))
-	for key := range g.calls {
-		keys = append(keys, key)
-	}
-	return fmt.Errorf("closing: %d loaders still run: %+v: %w", len(keys), keys, context.Cause(ctx))
+	keys := slices.Collect(maps.Keys(g.calls))
+	return fmt.Errorf("closing: %d loaders still run, of %+v: %w", len(keys), keys[:min(len(keys), 10)], context.Cause(ctx))
 }
 
 // equalsItself reports whether key can be found again in a map: an interface may hold

@@ -2,7 +2,6 @@ package flight
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -10,10 +9,11 @@ import (
 
 // Run is one run of a loader, with which it can say whom its result is for.
 type Run struct {
-	mu      *sync.Mutex // the Group's; guards what follows
-	cohorts int         // how many the call has now
-	marked  bool        // the next caller begins a new cohort
-	seal    Mark
+	mu     *sync.Mutex // the Group's; guards what follows
+	first  Mark        // the callers of its beginning, who take what it gives
+	count  int         // cohorts by now
+	marked bool        // the next caller begins a new cohort
+	seal   Mark        // 0 = none
 }
 
 // Mark is a moment in a run: the callers that had come by then.
@@ -24,42 +24,45 @@ func (r *Run) Mark() Mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.marked = true
-	return Mark(r.cohorts)
+	return Mark(r.count)
 }
 
 // Seal says that the value the loader is about to return is good only for callers that came
-// before m. The later ones are carried into one further run, which begins as this one ends,
+// before m, and for those it began with. The later ones are carried into one further run, which begins as this one ends,
 // the key taken throughout. The last Seal counts; a run that never seals answers everyone
 // who came before its end, and so does one that returns an error.
 func (r *Run) Seal(m Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seal = m
+	r.seal = max(m, r.first)
 }
 
-// start begins a run on behalf of a cohort of c. The caller holds mu.
-func (g *Group[K, V]) start(c *call[K, V], lead *cohort[V]) {
-	lead.owed.Store(1)
-	run := &Run{mu: &g.mu, cohorts: len(c.cohorts)}
-	ctx, cancel := context.Background(), context.CancelFunc(nil)
-	if g.options.LoaderTimeout > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, g.options.LoaderTimeout, ErrDeadline)
-	} else {
-		ctx, cancel = context.WithCancel(ctx)
+// take gives key to a call of these cohorts, the first of which counts as its starter. The
+// caller holds mu and calls start when it has let go.
+func (g *Group[K, V]) take(c *call[K, V], key K, cohorts []*cohort[V]) {
+	c.mu, c.first, c.count = &g.mu, Mark(len(cohorts)), len(cohorts)
+	c.ctx.group, c.ctx.key = g, key
+	c.cohorts, c.began = cohorts, time.Now()
+	for _, co := range cohorts {
+		c.waiting += co.live
 	}
-	c.run, c.cancel = run, cancel
-	outer, _ := lead.ctx.Value(g).(*loadContext[K, V])
-	go g.load(c, run, lead.load, &loadContext[K, V]{Context: ctx, values: lead.ctx, group: g, key: c.key, outer: outer})
+	cohorts[0].owed.Store(1)
+	g.calls[key] = c
+	g.watch(c)
 }
 
-// load runs a loader to its end, whatever end that is. It is its goroutine's whole life.
-func (g *Group[K, V]) load(c *call[K, V], run *Run, load Loader[V], ctx *loadContext[K, V]) {
-	began := time.Now()
+// start starts the loader of a call that lead stands for.
+func (g *Group[K, V]) start(c *call[K, V], lead *cohort[V]) {
 	if g.options.Observer != nil {
 		g.options.Observer.Started()
 	}
-	// A loader that ignores the end of its context must not hold those who wait.
-	stop := context.AfterFunc(ctx, func() { g.abandon(c, run, ending(ctx), time.Since(began)) })
+	c.ctx.values = context.WithoutCancel(lead.ctx)
+	c.ctx.outer, _ = lead.ctx.Value(g).(*loadContext[K, V])
+	go g.run(c, lead.load)
+}
+
+// run runs a loader to its end, whatever end that is. It is its goroutine's whole life.
+func (g *Group[K, V]) run(c *call[K, V], load Loader[V]) {
 	var v V
 	var err error
 	returned := false
@@ -70,65 +73,59 @@ func (g *Group[K, V]) load(c *call[K, V], run *Run, load Loader[V], ctx *loadCon
 			} else {
 				err = &GoexitError{Stack: debug.Stack()}
 			}
-		} else if err != nil && ctx.Err() != nil {
-			err = ending(ctx) // what the loader made of it says less
+		} else if err != nil && !c.ctx.deadline.IsZero() && !time.Now().Before(c.ctx.deadline) {
+			err = ErrDeadline // what the loader made of it says less
 		}
-		stop()
-		g.finish(c, run, v, err, time.Since(began))
+		g.finish(c, v, err)
 	}()
-	v, err = load(ctx, run)
+	v, err = load(&c.ctx, &c.Run)
 	returned = true
-}
-
-// ending says why a loader's context has ended: only Close cancels it while it runs.
-func ending(ctx context.Context) error {
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return ErrClosed
 }
 
 // finish publishes a run's result to those it is for, and in the same step either carries
 // the others into a further run or forgets the key. Then it wakes those who have an answer.
-func (g *Group[K, V]) finish(c *call[K, V], run *Run, v V, err error, took time.Duration) {
+func (g *Group[K, V]) finish(c *call[K, V], v V, err error) {
 	g.mu.Lock()
-	abandoned := c.over != nil
+	c.ended = true
+	g.unwatch(c)
 	served, late := c.cohorts, []*cohort[V](nil)
-	if err == nil && run.seal > 0 && int(run.seal) < len(c.cohorts) {
-		served, late = c.cohorts[:run.seal], c.cohorts[run.seal:]
+	if err == nil && c.seal > 0 && int(c.seal) < len(served) {
+		served, late = served[:c.seal], served[c.seal:]
 	}
 	publish(served, v, err)
-	c.cancel()
-	late = living(late)
 	if g.closed {
 		var none V
 		publish(late, none, ErrClosed)
-		served, late = append(served, late...), nil
+		served, late = c.cohorts, nil
 	}
-	if len(late) > 0 {
-		c.cohorts, c.waiting = late, 0
-		for _, co := range late {
-			c.waiting += co.live
-		}
-		g.start(c, late[0])
+	var next *call[K, V]
+	if late = living(late); len(late) > 0 {
+		next = new(call[K, V])
+		g.take(next, c.ctx.key, late)
 	} else {
-		delete(g.calls, c.key)
+		delete(g.calls, c.ctx.key)
 		if g.closed && len(g.calls) == 0 {
 			close(g.idle)
 		}
 	}
+	over := c.over
 	g.mu.Unlock()
-	if !abandoned && g.options.Observer != nil {
-		g.options.Observer.Loaded(took, err)
-	}
 	wake(served)
+	if next != nil {
+		g.start(next, late[0])
+	}
+	c.ctx.finish(endReturned)
+	if over == nil {
+		g.loaded(c, err)
+	}
 }
 
-// abandon answers everyone who waits for a run whose context has ended while its loader goes
+// abandon answers everyone who waits for a run and ends its context, while its loader goes
 // on. The key stays taken until the loader returns.
-func (g *Group[K, V]) abandon(c *call[K, V], run *Run, err error, took time.Duration) {
+func (g *Group[K, V]) abandon(c *call[K, V], end context.Context) {
+	err := context.Cause(end)
 	g.mu.Lock()
-	if c.run != run || g.calls[c.key] != c { // it has ended after all
+	if c.ended || c.over != nil {
 		g.mu.Unlock()
 		return
 	}
@@ -137,10 +134,15 @@ func (g *Group[K, V]) abandon(c *call[K, V], run *Run, err error, took time.Dura
 	var none V
 	publish(served, none, err)
 	g.mu.Unlock()
-	if g.options.Observer != nil {
-		g.options.Observer.Loaded(took, err)
-	}
 	wake(served)
+	c.ctx.finish(end)
+	g.loaded(c, err)
+}
+
+func (g *Group[K, V]) loaded(c *call[K, V], err error) {
+	if g.options.Observer != nil {
+		g.options.Observer.Loaded(time.Since(c.began), err)
+	}
 }
 
 func publish[V any](cohorts []*cohort[V], v V, err error) {
@@ -163,36 +165,4 @@ func living[V any](cohorts []*cohort[V]) []*cohort[V] {
 		}
 	}
 	return live
-}
-
-// loadContext is a loader's context: the life of its run, the values of its starter, and the
-// loads of this group that it runs inside of.
-type loadContext[K comparable, V any] struct {
-	context.Context
-	values context.Context
-	group  *Group[K, V]
-	key    K
-	outer  *loadContext[K, V]
-}
-
-// Value implements context.Context. The group itself is the key of the innermost load.
-func (c *loadContext[K, V]) Value(key any) any {
-	if key == any(c.group) {
-		return c
-	}
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
-}
-
-// loads reports whether ctx belongs to a loader of key, or to one that runs inside it.
-func (g *Group[K, V]) loads(ctx context.Context, key K) bool {
-	inner, _ := ctx.Value(g).(*loadContext[K, V])
-	for ; inner != nil; inner = inner.outer {
-		if inner.key == key {
-			return true
-		}
-	}
-	return false
 }
