@@ -39,6 +39,10 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null || exit 1; \
 	done
 
+.PHONY: bench-flight
+bench-flight: ## single-flight beside its peers, interleaved, as a table (two minutes)
+	cd internal/flight/bench && go run .
+
 # The race detector needs a C compiler, the tests a redis-server.
 .PHONY: deps
 deps: ## installs what the tests need (root on Debian), or says what is missing
