@@ -86,6 +86,25 @@ func TestARedisUserWithoutTheRightToWriteFailsNoRead(t *testing.T) {
 	}
 }
 
+func TestARedisThatDiesBetweenLookAndStoreFailsNoRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	one := template{code: "T1", status: "APPROVED"}
+	w.offer("H001", one)
+	d := w.start()
+	gate := w.surem.hold(detail, senderKey("H001"), 1)
+	read := inBackground(func() answer { return d.read("H001", "T1") })
+	gate.await(1)
+	w.redis.kill()
+	gate.release()
+	wantUnstored(t, receive(t, soon, "the read", read), one)
+	if n := d.metric(`syncer_cache_writes_total{result="error"}`); n != 1 {
+		t.Errorf("%v failed fills, want one", n)
+	}
+	w.redis.start()
+	d.read("H001", "T1").document(t, one).via(t, "fwd=miss; stored")
+}
+
 func TestARedisThatRefusesThePasswordFailsNoRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001").quiet()

@@ -77,6 +77,20 @@ func TestACoolDownIsOfOneKeyOnly(t *testing.T) {
 	d.read("H001", "T2").want(t, http.StatusOK)
 }
 
+func TestAsManyKeysCoolAsMayRunTheOldestForgottenFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	d := w.start("FLIGHT_FAILURE_COOLDOWN=1m", "FLIGHT_MAX_KEYS=2")
+	for _, code := range []string{"A", "B", "C", "C", "B", "A"} {
+		d.read("H001", code).problem(t, http.StatusNotFound)
+	}
+	for code, want := range map[string]int{"A": 2, "B": 1, "C": 1} {
+		if n := w.surem.details(senderKey("H001"), code); n != want {
+			t.Errorf("%d detail calls for %s, want %d", n, code, want)
+		}
+	}
+}
+
 func TestALoadThatTakesTooLongIsAGatewayTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001").quiet()

@@ -180,6 +180,24 @@ func TestRedisThatHangsDelaysAReadByTwoSecondsAtMost(t *testing.T) {
 	reads.wantAll(away)
 }
 
+func TestABurstOfReadsPastAHangingRedisIsAnsweredInTime(t *testing.T) {
+	t.Parallel()
+	w, _ := clinic(t)
+	w.quiet()
+	d := w.start()
+	d.read("H001", "T1").want(t, http.StatusOK).via(t, "hit")
+	w.redis.freeze()
+	for i, a := range together(150, func(i int) answer { return d.read("H001", fmt.Sprintf("T%d", i%5+1)) }) {
+		if a.want(t, http.StatusOK); a.took > away+time.Second {
+			t.Errorf("read %d took %v", i, a.took)
+		}
+	}
+	w.redis.thaw()
+	eventually(t, soon, "reads are hits again", func() bool {
+		return d.read("H001", "T1").header.Get("Cache-Status") == "alimtalk-syncer; hit"
+	})
+}
+
 func TestSureMKilledAndRestartedAmongPassesAndReads(t *testing.T) {
 	t.Parallel()
 	w, kept := clinic(t)

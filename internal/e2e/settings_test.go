@@ -118,3 +118,13 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 		t.Errorf("%d requests went where SureM pointed", n)
 	}
 }
+
+func TestTheScheduleMayHaveSecondsAndTheLogALevel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001")
+	d := w.start("SYNC_SCHEDULE=* * * * * *", "SYNC_ON_START=false", "LOG_LEVEL=error")
+	w.surem.awaitReadings(senderKey("H001"), 2)
+	if log := d.stderr.String(); log != "" {
+		t.Errorf("at level error the log says %s", log)
+	}
+}
