@@ -65,23 +65,42 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 		}
 		failure = c.attempt(ctx, a, r)
 		if failure != nil && failure.Outcome == outcomeLimited {
-			failure.RetryAfter = max(failure.RetryAfter, rateWait)
-			if a.limiter.hold(failure.RetryAfter) && c.limits.isNews(a.userCode) {
-				c.log.Warn().Str("operation", r.op).Dur("retry_after_ms", min(failure.RetryAfter, maxHold)).Msg("surem limited")
-			}
+			c.hold(a, r, failure)
 		}
-		if failure != nil && failure.transient() && r.retries < c.o.MaxRetries && ctx.Err() == nil {
-			r.retries++
-			pause := max(failure.RetryAfter, pauses.NextBackOff())
-			if left, known := r.turn.left(ctx); known && pause < left || !known && pause <= maxHold {
-				if failure.Outcome != outcomeLimited || pause > maxHold { // else the hold is the pause
-					sleep(ctx, pause)
-				}
-				continue
-			}
+		if !c.pause(ctx, r, failure, pauses.NextBackOff()) {
+			return c.end(ctx, a, r, failure)
 		}
-		return c.end(ctx, a, r, failure)
 	}
+}
+
+// hold holds the whole account back after a 429.
+func (c *Client) hold(a *account, r *request, failure *Error) {
+	failure.RetryAfter = max(failure.RetryAfter, rateWait)
+	if a.limiter.hold(failure.RetryAfter) && c.limits.isNews(a.userCode) {
+		c.log.Warn().Str("operation", r.op).Dur("retry_after_ms", min(failure.RetryAfter, maxHold)).Msg("surem limited")
+	}
+}
+
+// pause waits before another attempt, and reports false when there is none to be made: the
+// failure will not pass, the retries are used up, or the pause that SureM asks for, or ours,
+// lies beyond what is left of the call's time.
+func (c *Client) pause(ctx context.Context, r *request, failure *Error, ours time.Duration) bool {
+	if failure == nil || !failure.transient() || r.retries >= c.o.MaxRetries || ctx.Err() != nil {
+		return false
+	}
+	length := max(failure.RetryAfter, ours)
+	left, known := r.turn.left(ctx)
+	if !known {
+		left = maxHold + 1
+	}
+	if length >= left {
+		return false
+	}
+	r.retries++
+	if failure.Outcome != outcomeLimited || length > maxHold { // else the hold is the pause
+		sleep(ctx, length)
+	}
+	return true
 }
 
 // end is what a call returns that made its last attempt.

@@ -96,13 +96,20 @@ func TestATokenOfATinyLifeStillServes(t *testing.T) {
 	}
 }
 
-func TestAnAccountThatIsGoneIsNoLogin(t *testing.T) {
+func TestAnAccountThatIsGoneIsNoLoginAndNoState(t *testing.T) {
 	t.Parallel()
 	v := newVendor(t)
+	v.login = answer(403, "")
+	var gone atomic.Bool
 	c, _ := v.client(t, func(o *Options) {
-		o.Secret = func(string) (hospitals.Secret, bool) { return "", false }
+		o.Secret = func(string) (hospitals.Secret, bool) { return testSecret, !gone.Load() }
 	})
-	if _, err := c.Detail(t.Context(), h001, "T1"); !errors.Is(err, ErrRefused) || v.loginCount() != 0 || c.State() != StateOK {
+	if _, err := c.Detail(t.Context(), h001, "T1"); !errors.Is(err, ErrRefused) || c.State() != StateRefused {
+		t.Fatalf("%v, state %s", err, c.State())
+	}
+	gone.Store(true)
+	c.aged(time.Minute)
+	if _, err := c.Detail(t.Context(), h001, "T1"); !errors.Is(err, ErrRefused) || v.loginCount() != 1 || c.State() != StateOK {
 		t.Fatalf("%v, %d logins, state %s", err, v.loginCount(), c.State())
 	}
 }
