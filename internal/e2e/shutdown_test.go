@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -44,28 +45,33 @@ func TestTerminationAnswersTheReadInFlight(t *testing.T) {
 	}
 }
 
-func TestTerminationEndsThePassInHand(t *testing.T) {
+func TestTerminationFinishesThePassInHand(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "H001", "H002").quiet()
-	for _, h := range []string{"H001", "H002"} {
-		w.listed(h, 1, "APPROVED", "REQUESTED")
-	}
-	gates := []*gate{w.surem.hold(summaries, senderKey("H001"), 1), w.surem.hold(summaries, senderKey("H002"), 1)}
-	d := w.start("SYNC_ON_START=true") // H001 by the pass at start, which a POST for H002 goes beside
-	gates[0].await(1)
-	post := inBackground(func() answer { return d.sync("H002") })
-	gates[1].await(1)
-	d.signal(syscall.SIGTERM)
-	d.awaitClosed()
-	for _, g := range gates {
-		g.release()
-	}
-	receive(t, soon, "the POST in flight", post).report(t)
-	if code := d.wait(soon); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-	if w.countCached("H001")+w.countCached("H002") != 0 {
-		t.Error("what was in hand has not been finished")
+	for _, asked := range []bool{false, true} {
+		t.Run(map[bool]string{false: "scheduled", true: "asked for"}[asked], func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "H001").quiet()
+			w.listed("H001", 1, "APPROVED", "REQUESTED")
+			gate := w.surem.hold(summaries, senderKey("H001"), 1)
+			d := w.start(fmt.Sprintf("SYNC_ON_START=%t", !asked))
+			var post <-chan answer
+			if asked {
+				post = inBackground(func() answer { return d.sync("H001") })
+			}
+			gate.await(1)
+			d.signal(syscall.SIGTERM)
+			d.awaitClosed()
+			gate.release()
+			if asked {
+				receive(t, soon, "the POST in flight", post).report(t)
+			}
+			if code := d.wait(soon); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+			if w.countCached("H001") != 0 {
+				t.Error("what was in hand has not been finished")
+			}
+		})
 	}
 }
 
