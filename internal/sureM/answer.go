@@ -65,7 +65,7 @@ func (c *Client) judge(a *account, r *request, status int, header http.Header, b
 	if bad == nil {
 		env, bad = readEnvelope(body)
 	}
-	if bad == errNotJSON {
+	if errors.Is(bad, errNotJSON) {
 		c.logStrange(a, r, status, body)
 	}
 	is := func(outcome string, why error) *Error {

@@ -55,7 +55,7 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 		r.turn.begins()
 		if err := a.limiter.wait(ctx, r.turn); err != nil {
 			if failure == nil {
-				return noSlot(ctx, r, err)
+				return noSlot(ctx, r.op, err)
 			}
 			return c.end(ctx, a, r, failure) // what it met says more than that its next attempt got no slot
 		}
@@ -123,14 +123,11 @@ func (c *Client) end(ctx context.Context, a *account, r *request, failure *Error
 }
 
 // noSlot is what a call returns that got no slot for its first attempt.
-func noSlot(ctx context.Context, r *request, err error) error {
-	switch err := err.(type) {
-	case *heldError:
-		return err.as(r.op)
-	case *LimitError:
-		return err
+func noSlot(ctx context.Context, op string, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("%s: waiting for a slot: %w", op, err)
 	}
-	return fmt.Errorf("%s: waiting for a slot: %w", r.op, context.Cause(ctx))
+	return refusal(op, err)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -170,7 +167,7 @@ func (c *Client) exchange(ctx context.Context, a *account, r *request) *Error {
 	body, err := readBody(resp.Body)
 	r.size = len(body)
 	// What the status says stands, also when the body breaks off.
-	if err != nil && err != errTooLarge && (ctx.Err() != nil || resp.StatusCode/100 == 2) {
+	if err != nil && !errors.Is(err, errTooLarge) && (ctx.Err() != nil || resp.StatusCode/100 == 2) {
 		return c.broken(ctx, timed, a, r, err)
 	}
 	return c.judge(a, r, resp.StatusCode, resp.Header, body, err)

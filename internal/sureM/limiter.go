@@ -2,6 +2,7 @@ package surem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -49,8 +50,13 @@ func (e *heldError) Error() string {
 	return fmt.Sprintf("SureM has asked for a pause (429); it ends in %s", ceilSecond(e.retryAfter))
 }
 
-func (e *heldError) as(op string) *Error {
-	return &Error{Op: op, Outcome: outcomeLimited, RetryAfter: e.retryAfter, Err: e}
+// refusal is what a call returns that the limiter has refused: a hold is SureM's doing.
+func refusal(op string, err error) error {
+	var held *heldError
+	if errors.As(err, &held) {
+		return &Error{Op: op, Outcome: outcomeLimited, RetryAfter: held.retryAfter, Err: held}
+	}
+	return err
 }
 
 func newLimiter(rate float64, burst int) *limiter {
@@ -247,11 +253,7 @@ func (l *limiter) lift(turn *Turn, within time.Duration) error {
 		return nil
 	}
 	now := time.Now()
-	err := l.beyond(now.Add(within), place, true, now)
-	if held, ok := err.(*heldError); ok {
-		return held.as(opSummaries)
-	}
-	return err
+	return refusal(opSummaries, l.beyond(now.Add(within), place, true, now))
 }
 
 // hold gives out no slot for d, at most maxHold. Calls that cannot wait that long are

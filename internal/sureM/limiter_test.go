@@ -344,7 +344,7 @@ func TestSlotsNeverExceedTheRate(t *testing.T) {
 					g.call(ctx, l, "p", turns[len(turns)-1])
 				case 7:
 					if len(turns) > 0 {
-						turns[random.IntN(len(turns))].Lift(time.Hour)
+						_ = turns[random.IntN(len(turns))].Lift(time.Hour)
 					}
 				case 8:
 					if random.IntN(10) == 0 {

@@ -185,7 +185,7 @@ func (c *Client) renew(a *account) {
 // no time for the login's slot is refused at once, as it would be for its own.
 func (c *Client) loggedIn(ctx context.Context, a *account) (*token, error) {
 	if err := a.limiter.late(ctx); err != nil {
-		return nil, noSlot(ctx, &request{op: opLogin}, err)
+		return nil, refusal(opLogin, err)
 	}
 	t, _, err := c.logins.Do(ctx, a.userCode, func(ctx context.Context, _ *flight.Run) (*token, error) {
 		return c.login(ctx, a)
