@@ -43,11 +43,12 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 bench-flight: ## single-flight beside its peers, interleaved, as a table (two minutes)
 	cd internal/flight/bench && go run .
 
-# The race detector needs a C compiler, the tests a redis-server.
+# The race detector needs a C compiler, the tests a redis-server and, for the status page, Chromium.
 .PHONY: deps
 deps: ## installs what the tests need (root on Debian), or says what is missing
 	@missing=; \
 	command -v redis-server >/dev/null || missing="redis-server"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v "$$(go env CC)" >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
