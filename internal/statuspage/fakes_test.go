@@ -91,6 +91,8 @@ func busy() *scene {
 			Since: time.Now().Add(-time.Duration(i+2) * time.Hour), Until: time.Now().Add(-time.Duration(i+1) * time.Hour),
 		})
 	}
+	s.passes.Hospitals[7].HospitalID = "a-hospital-id-of-sixty-four-characters-which-is-as-long-as-it-ge"
+	s.passes.Changes[7].HospitalID = s.passes.Hospitals[7].HospitalID
 	s.health.SureM = "limited"
 	return s
 }

@@ -20,7 +20,7 @@ type words struct {
 	SingleFlight, InFlight, Waiters, OneTemplate                   string
 	PerLoader, Requests, Suppressed, Loads, LoadsFailed            string
 	FailingNow, Since, LastSuccess, LastAttempt, Error             string
-	Changes, NoChanges, When, Hospital, Template, State            string
+	Changes, NoChanges, NoneFound, When, Hospital, Template, State string
 	Reason, Within, Unknown, WouldGo                               string
 	Recovered, Lasted, Others, All, Listed, Compared, Gone         string
 	NotYet, Filter, FilterHint, ShowAll, KeepOpen, Fold            string
@@ -58,7 +58,7 @@ var english = &words{
 	Suppressed: "Loads suppressed", Loads: "%s shared another's load",
 	LoadsFailed: "%s loads failed, %s requests rejected",
 	FailingNow:  "Failing now", Since: "Failing for", LastSuccess: "Last success", LastAttempt: "Last attempt", Error: "Error",
-	Changes: "Last state changes", NoChanges: "None since the start.", When: "When", Hospital: "Hospital", Template: "Template",
+	Changes: "Last state changes", NoChanges: "None since the start.", NoneFound: "None found.", When: "When", Hospital: "Hospital", Template: "Template",
 	State: "State", Reason: "Reason", Within: "Wrong for at most", Unknown: "unknown", WouldGo: "dry run, still there",
 	Recovered: "Failures that are over", Lasted: "Lasted", Others: "Hospitals that do not fail (%s)", All: "Hospitals",
 	Listed: "Listed", Compared: "Compared", Gone: "Invalidated",
@@ -96,7 +96,7 @@ var korean = &words{
 	Suppressed: "로드 억제율", Loads: "다른 로드를 공유한 요청 %s",
 	LoadsFailed: "실패한 로드 %s, 거절한 요청 %s",
 	FailingNow:  "실패 중인 병원", Since: "실패 지속", LastSuccess: "마지막 성공", LastAttempt: "마지막 시도", Error: "오류",
-	Changes: "최근 상태 변경", NoChanges: "시작 이후 없습니다.", When: "시각", Hospital: "병원", Template: "템플릿",
+	Changes: "최근 상태 변경", NoChanges: "시작 이후 없습니다.", NoneFound: "찾은 것이 없습니다.", When: "시각", Hospital: "병원", Template: "템플릿",
 	State: "상태", Reason: "이유", Within: "틀렸던 최대 시간", Unknown: "알 수 없음", WouldGo: "시험 실행, 남아 있음",
 	Recovered: "해소된 실패", Lasted: "지속", Others: "실패하지 않는 병원 (%s)", All: "병원",
 	Listed: "목록", Compared: "비교", Gone: "무효화",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -257,12 +258,12 @@ func (v view) Clock(t time.Time) string {
 // ISO writes a time for machines.
 func (view) ISO(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Percent writes a ratio, "–" where there is none.
+// Percent writes a ratio, rounded down so that only all is 100 %; "–" where there is none.
 func (view) Percent(r *float64) string {
 	if r == nil {
 		return "–"
 	}
-	return strconv.FormatFloat(100**r, 'f', 1, 64) + " %"
+	return strconv.FormatFloat(math.Floor(1000**r+1e-9)/10, 'f', 1, 64) + " %"
 }
 
 // Times writes a quotient, "–" where there is none.
