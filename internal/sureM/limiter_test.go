@@ -212,13 +212,27 @@ func TestLiftTakesAQueuedCallAlong(t *testing.T) {
 		}
 		g.call(t.Context(), l, "L", lifted)
 		g.call(t.Context(), l, "u", nil)
-		_ = lifted.Lift(time.Hour)
+		var limit *LimitError
+		if err := lifted.Lift(300 * time.Millisecond); !errors.As(err, &limit) || limit.RetryAfter != 400*time.Millisecond {
+			t.Fatalf("lifted, its slot 0.4s away: %v", err)
+		}
+		if err := lifted.Lift(time.Second); err != nil {
+			t.Fatal(err)
+		}
 		g.call(t.Context(), l, "M", lifted) // a later call of the same turn
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := g.order(); !strings.HasPrefix(got, "uLMppp") {
 			t.Fatalf("slots went to %s", got)
 		}
+		g.call(t.Context(), l, "p", lifted) // uses the slot that is free
+		g.call(t.Context(), l, "p", lifted)
+		l.hold(10 * time.Second)
+		var e *Error
+		if err := lifted.Lift(time.Second); !errors.As(err, &e) || e.RetryAfter != 10*time.Second {
+			t.Fatalf("lifted while a 429 holds: %v", err)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 
