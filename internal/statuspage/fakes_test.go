@@ -50,7 +50,10 @@ func calm(hospitals int) *scene {
 func (s *scene) fail(i int, since time.Duration, text string) {
 	h := &s.passes.Hospitals[i]
 	h.OK, h.Error, h.FailingSince = false, text, time.Now().Add(-since)
+	h.LastSuccess = h.FailingSince.Add(-time.Minute)
 	s.passes.Failing++
+	s.passes.Pass.OK--
+	s.passes.Pass.Failed++
 }
 
 // change adds a change, the oldest so far.
