@@ -71,7 +71,7 @@ func daemon(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready f
 	grace, cancel := context.WithTimeout(context.Background(), cfg.ShutdownGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		log.Warn().Msg("grace time is over: cutting what still runs")
+		log.Warn().Str("error", "SHUTDOWN_GRACE is over while requests still run").Msg("cut")
 		cut(flight.ErrClosed)
 		words, cancel := context.WithTimeout(context.Background(), lastWords)
 		defer cancel()

@@ -35,8 +35,8 @@ func readEnvelope(body string) (envelope, error) {
 		return envelope{}, errNotJSON
 	}
 	top := gjson.Parse(body)
-	code, codes := member(top, "code")
-	data, datas := member(top, "data")
+	code, codes := templates.Member(top, "code")
+	data, datas := templates.Member(top, "data")
 	switch {
 	case codes == 0 || code.Type == gjson.Null:
 		return envelope{}, errNotTaken
@@ -52,7 +52,7 @@ func readEnvelope(body string) (envelope, error) {
 	default:
 		return envelope{}, errors.New("the answer's code is neither a string nor a number")
 	}
-	if message, n := member(top, "message"); n == 1 && message.Type == gjson.String {
+	if message, n := templates.Member(top, "message"); n == 1 && message.Type == gjson.String {
 		e.message = message.Str
 	}
 	return e, nil
@@ -122,20 +122,6 @@ func (c *Client) logStrange(a *account, r *request, status int, body string) {
 	if c.strange.isNews(fmt.Sprint(r.op, status, shown)) {
 		c.log.Warn().Str("operation", r.op).Int("status", status).Str("body", fmt.Sprintf("%q", shown)).Msg("surem strange answer")
 	}
-}
-
-// member returns the last member of an object with exactly this name, and how many there are.
-func member(object gjson.Result, name string) (last gjson.Result, n int) {
-	if !object.IsObject() {
-		return gjson.Result{}, 0
-	}
-	object.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == name {
-			last, n = value, n+1
-		}
-		return true
-	})
-	return last, n
 }
 
 // readBool reads a boolean in any of the spellings SureM and its sisters use: true, false,

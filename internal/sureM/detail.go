@@ -36,8 +36,8 @@ func (c *Client) Detail(ctx context.Context, h hospitals.Hospital, code string) 
 // readDetail reads the data of a detail's answer, which must be the template that was asked
 // for and say its status.
 func readDetail(data gjson.Result, code string) (templates.Document, error) {
-	own, codes := member(data, "templateCode")
-	status, statuses := member(data, "inspectionStatus")
+	own, codes := templates.Member(data, "templateCode")
+	status, statuses := templates.Member(data, "inspectionStatus")
 	switch {
 	case !data.IsObject():
 		return templates.Document{}, errors.New("the detail's data is no object")

@@ -158,13 +158,13 @@ func readPage(data gjson.Result) (page, error) {
 	if data.IsObject() {
 		var n int
 		var err error
-		if list, n = member(data, "list"); n > 1 {
+		if list, n = templates.Member(data, "list"); n > 1 {
 			return page{}, errors.New("data holds list twice")
 		}
 		if p.total, err = readTotal(data); err != nil {
 			return page{}, err
 		}
-		if next, n := member(data, "hasNext"); n > 0 && next.Type != gjson.Null {
+		if next, n := templates.Member(data, "hasNext"); n > 0 && next.Type != gjson.Null {
 			if p.more, p.hasNext = readBool(next); !p.hasNext || n > 1 {
 				return page{}, errors.New("data.hasNext cannot be read")
 			}
@@ -182,7 +182,7 @@ func readPage(data gjson.Result) (page, error) {
 
 // readTotal reads data.total, a whole number or a string of one.
 func readTotal(data gjson.Result) (int, error) {
-	total, n := member(data, "total")
+	total, n := templates.Member(data, "total")
 	if n == 0 || n == 1 && total.Type == gjson.Null {
 		return unknown, nil
 	}
@@ -200,16 +200,16 @@ func readTotal(data gjson.Result) (int, error) {
 // readRow reads one summary. A row is bad that has no usable code or no status, or either
 // twice or of another type.
 func readRow(v gjson.Result) row {
-	code, codes := member(v, "templateCode")
+	code, codes := templates.Member(v, "templateCode")
 	if codes != 1 || code.Type != gjson.String || templates.CheckCode(code.Str) != nil {
 		return row{bad: true}
 	}
-	status, statuses := member(v, "inspectionStatus")
+	status, statuses := templates.Member(v, "inspectionStatus")
 	if statuses != 1 || isBlank(status) {
 		return row{bad: true, code: code.Str}
 	}
-	name, _ := member(v, "name")
-	dormant, _ := member(v, "dormant")
+	name, _ := templates.Member(v, "name")
+	dormant, _ := templates.Member(v, "dormant")
 	s := templates.Summary{Code: code.Str, Status: templates.Status(status.Str), Raw: v.Raw}
 	if name.Type == gjson.String {
 		s.Name = name.Str

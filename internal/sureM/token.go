@@ -14,6 +14,7 @@ import (
 
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/templates"
 )
 
 const (
@@ -277,7 +278,7 @@ func (c *Client) loginFailed(ctx context.Context, a *account, err error) {
 
 // readToken reads the data of a login's answer.
 func readToken(data gjson.Result) (value hospitals.Secret, life time.Duration, err error) {
-	access, n := member(data, "accessToken")
+	access, n := templates.Member(data, "accessToken")
 	switch {
 	case !data.IsObject():
 		return "", 0, errors.New("the login's data is no object")
@@ -286,7 +287,7 @@ func readToken(data gjson.Result) (value hospitals.Secret, life time.Duration, e
 	case !isHeaderWord(access.Str):
 		return "", 0, errors.New("the login's accessToken cannot be sent in a header")
 	}
-	expires, _ := member(data, "expiresIn")
+	expires, _ := templates.Member(data, "expiresIn")
 	return hospitals.Secret(access.Str), readLife(expires), nil
 }
 

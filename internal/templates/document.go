@@ -47,15 +47,15 @@ func readEntry(value string, now time.Time) Entry {
 	}
 	top := gjson.Parse(value)
 	raw := top.Raw
-	status, n := member(top, "inspectionStatus")
+	status, n := Member(top, "inspectionStatus")
 	if n == 0 {
-		inner, inners := member(top, "value")
-		expires, stamps := member(top, "expires")
+		inner, inners := Member(top, "value")
+		expires, stamps := Member(top, "expires")
 		if inners != 1 || stamps > 1 || !inner.IsObject() || hasExpired(expires, now) {
 			return e
 		}
 		raw = inner.Raw
-		status, n = member(inner, "inspectionStatus")
+		status, n = Member(inner, "inspectionStatus")
 	}
 	if n != 1 || status.Type != gjson.String || Status(status.Str).State() == "" {
 		return e
@@ -77,8 +77,9 @@ func hasExpired(expires gjson.Result, now time.Time) bool {
 	}
 }
 
-// member returns the last member of an object with exactly this name, and how many there are.
-func member(object gjson.Result, name string) (last gjson.Result, n int) {
+// Member returns the last member of an object with exactly this name, and how many there
+// are: gjson's own look-up takes the first of several, JavaScript and encoding/json the last.
+func Member(object gjson.Result, name string) (last gjson.Result, n int) {
 	if !object.IsObject() {
 		return gjson.Result{}, 0
 	}
@@ -106,6 +107,6 @@ func ValidJSON(s string) bool {
 // Field returns a top-level member of a JSON object as it is written, the last one where a
 // name stands twice, and false where there is none. The object must be ValidJSON.
 func Field(object, name string) (raw string, ok bool) {
-	value, n := member(gjson.Parse(object), name)
+	value, n := Member(gjson.Parse(object), name)
 	return value.Raw, n > 0
 }
