@@ -1,10 +1,12 @@
 package invalidate
 
 import (
+	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -47,7 +49,7 @@ type HospitalStatus struct {
 	LastAttempt  time.Time `json:"lastAttempt,omitzero"`
 	LastSuccess  time.Time `json:"lastSuccess,omitzero"`
 	FailingSince time.Time `json:"failingSince,omitzero"` // the first of the looks that failed in a row
-	Error        string    `json:"error,omitempty"`       // without secrets; a look may be ok and have one
+	Error        string    `json:"error,omitempty"`       // without secrets, addresses and what SureM wrote; a look may be ok and have one
 	Listed       int       `json:"listed"`
 	Compared     int       `json:"compared"`
 	Skipped      int       `json:"skipped"`
@@ -121,16 +123,29 @@ func (s *Syncer) remember(results map[string]Reading) {
 		was := s.past.standings[id]
 		s.count(r.Report)
 		s.noteChanges(id, was.looked, now, r.Report)
-		failure := cut(r.Report.Error, maxError)
+		failure := cut(r.public(), maxError)
 		switch {
 		case failure != "" && failure != was.Error:
-			s.Log.Warn().Str("hospital", id).Str("error", failure).Msg(EventFailing)
+			s.Log.Warn().Str("hospital", id).Str("error", r.Report.Error).Msg(EventFailing)
 		case failure == "" && was.Error != "":
 			s.Log.Info().Str("hospital", id).Msg(EventRecovered)
 		}
 		s.past.note(id, was, r, failure, now)
 	}
 	s.Metrics.Failing.Set(float64(s.past.failing))
+}
+
+// public is the report's error as it may be shown outside the log: it quotes nothing that
+// SureM wrote, but for its code, and names no address.
+func (r *Reading) public() string {
+	var vendor *surem.Error
+	switch {
+	case errors.As(r.ListErr, &vendor):
+		return vendor.Public()
+	case r.ListErr == nil && r.CacheErr != nil:
+		return "Redis did not confirm"
+	}
+	return r.Report.Error
 }
 
 // count adds to syncer_looks_total.

@@ -13,6 +13,7 @@ import (
 
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -138,6 +139,25 @@ func TestDryRunsAreToldOnceAndMeasureNothing(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+func TestWhatIsShownQuotesNobodyAndNamesNoAddress(t *testing.T) {
+	for _, c := range []struct {
+		reading Reading
+		want    string
+	}{
+		{Reading{ListErr: fmt.Errorf("page 1: %w", &surem.Error{Op: "summaries", Outcome: "refused", Status: 403, Code: "A1001", Message: "vendor text", Err: surem.ErrRefused})},
+			"summaries: SureM answered HTTP 403 (code A1001): refused"},
+		{Reading{CacheErr: errors.New("reading the entries: dial tcp 10.0.0.9:6379: connection refused")}, "Redis did not confirm"},
+		{Reading{ListErr: errors.New("took longer than 30s (SYNC_TIMEOUT)"), CacheErr: errors.New("10.0.0.9")}, "took longer than 30s (SYNC_TIMEOUT)"},
+	} {
+		r := newRememberer(t, "H001")
+		c.reading.sum(Plan{})
+		r.remember(map[string]Reading{"H001": c.reading})
+		if got := r.Status().Hospitals[0].Error; got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
 }
 
 func TestFailuresOutlastTheirEnd(t *testing.T) {
