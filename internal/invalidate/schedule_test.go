@@ -1,0 +1,233 @@
+package invalidate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/robfig/cron/v3"
+	"github.com/rs/zerolog"
+
+	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/sureM"
+	"alimtalk-syncer/internal/templates"
+)
+
+var errAway = errors.New("SureM is away")
+
+// awaySource fails every reading, so that no Redis is needed, after doing what the test wants.
+type awaySource struct {
+	mu    sync.Mutex
+	asked []string
+	do    func(ctx context.Context, id string)
+}
+
+func (s *awaySource) Summaries(ctx context.Context, h hospitals.Hospital, _ *surem.Turn) (templates.List, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, h.ID)
+	s.mu.Unlock()
+	if s.do != nil {
+		s.do(ctx, h.ID)
+	}
+	return templates.List{}, errAway
+}
+
+func (s *awaySource) order() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+func newTestSyncer(t *testing.T, source Source, log *strings.Builder, ids ...string) *Syncer {
+	t.Helper()
+	var entries []hospitals.Entry
+	for _, id := range ids {
+		entries = append(entries, hospitals.Entry{ID: id, SenderKey: hospitals.Secret("key of " + id)})
+	}
+	dir, err := hospitals.New(entries, "user", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := zerolog.Nop()
+	if log != nil {
+		logger = zerolog.New(zerolog.SyncWriter(log))
+	}
+	s := New(Options{Hospitals: dir, Source: source, Timeout: 30 * time.Second, Concurrency: 1, Metrics: metrics.New("", "", ""), Log: logger})
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func count(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+func TestHospitalsGoOldestLastAttemptFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		source := &awaySource{do: func(_ context.Context, id string) {
+			time.Sleep(time.Second)
+			if id == "B" {
+				stop() // the pass ends before it has come to C and D
+			}
+		}}
+		s := newTestSyncer(t, source, nil, "A", "B", "C", "D")
+		if reports := s.Pass(ctx, TriggerSchedule, s.Hospitals.All()); len(reports) != 2 {
+			t.Errorf("%d reports of a pass that was stopped after two", len(reports))
+		}
+		source.order()
+		source.do = func(context.Context, string) { time.Sleep(time.Second) }
+		s.Pass(t.Context(), TriggerSchedule, s.Hospitals.All())
+		if order := source.order(); !slices.Equal(order, []string{"C", "D", "A", "B"}) {
+			t.Errorf("the next pass went %v", order)
+		}
+	})
+}
+
+func TestATickDuringAPassIsSkippedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &awaySource{do: func(context.Context, string) { time.Sleep(2500 * time.Millisecond) }}
+		s := newTestSyncer(t, source, nil, "A")
+		ctx, stop := context.WithTimeout(t.Context(), 3900*time.Millisecond)
+		defer stop()
+		s.Schedule(ctx, cron.Every(time.Second), false) // runs at 1 s, skips those at 2 s and 3 s
+		run, skipped := count(t, s.Metrics.Ticks.WithLabelValues("run")), count(t, s.Metrics.Ticks.WithLabelValues("skipped"))
+		if run != 1 || skipped != 2 {
+			t.Errorf("%v run, %v skipped, want 1 and 2", run, skipped)
+		}
+	})
+}
+
+func TestAPanicIsLoggedAndTheNextTickRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		source := &awaySource{do: func(context.Context, string) { panic("a bug") }}
+		s := newTestSyncer(t, source, &log, "A")
+		ctx, stop := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer stop()
+		s.Schedule(ctx, cron.Every(time.Second), false)
+		if asked := source.order(); len(asked) != 2 {
+			t.Errorf("%d readings in two ticks", len(asked))
+		}
+		if n := strings.Count(log.String(), `"message":"panic"`); n != 2 || !strings.Contains(log.String(), "a bug") {
+			t.Errorf("%d panics in the log:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestAHospitalThatHangsIsCutAndTheOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &awaySource{do: func(ctx context.Context, id string) {
+			if id == "A" {
+				<-ctx.Done()
+			}
+		}}
+		s := newTestSyncer(t, source, nil, "A", "B")
+		began := time.Now()
+		reports := s.Pass(t.Context(), TriggerSchedule, s.Hospitals.All())
+		if took := time.Since(began); len(reports) != 2 || took != s.Timeout {
+			t.Errorf("%d reports after %v, want 2 after SYNC_TIMEOUT", len(reports), took)
+		}
+	})
+}
+
+func TestUnhealthyWhileAPassFinishesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		source := &awaySource{do: func(context.Context, string) { <-release }} // deaf to its time-out
+		s := newTestSyncer(t, source, nil, "A")
+		done := make(chan struct{})
+		go func() {
+			s.Pass(t.Context(), TriggerSchedule, s.Hospitals.All())
+			close(done)
+		}()
+		time.Sleep(3*s.Timeout + time.Minute)
+		if err := s.Healthy(); err != nil {
+			t.Errorf("too early: %v", err)
+		}
+		time.Sleep(time.Second)
+		if s.Healthy() == nil {
+			t.Error("healthy, with a stuck pass")
+		}
+		close(release)
+		<-done
+		if err := s.Healthy(); err != nil {
+			t.Errorf("after the pass: %v", err)
+		}
+	})
+}
+
+func TestWaitingForSlotsIsNotBeingStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSyncer(t, &awaySource{}, nil, "A")
+		s.progress.add(1, 0)
+		s.progress.add(0, 1)
+		pause := s.progress.pauser()
+		pause(true)
+		time.Sleep(time.Hour)
+		if err := s.Healthy(); err != nil {
+			t.Errorf("while waiting for a slot: %v", err)
+		}
+		pause(false)
+		time.Sleep(3*s.Timeout + time.Minute + time.Second)
+		if s.Healthy() == nil {
+			t.Error("healthy, having got a slot and finished nothing since")
+		}
+	})
+}
+
+func TestUnhealthyWhenATickIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSyncer(t, &awaySource{}, nil, "A")
+		s.expect(cron.Every(time.Minute)) // and no tick comes
+		time.Sleep(time.Minute + overdue)
+		if err := s.Healthy(); err != nil {
+			t.Errorf("too early: %v", err)
+		}
+		time.Sleep(time.Second)
+		if s.Healthy() == nil {
+			t.Error("healthy, with a tick overdue")
+		}
+		s.progress.add(1, 0) // a pass that runs is its excuse
+		if err := s.Healthy(); err != nil {
+			t.Errorf("with a pass running: %v", err)
+		}
+	})
+}
+
+func TestStopwatchLeavesPausesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, watch, cancel := withStopwatch(t.Context(), 10*time.Second)
+		defer cancel()
+		time.Sleep(4 * time.Second)
+		watch.stop()
+		time.Sleep(time.Hour)
+		if ctx.Err() != nil || watch.remaining() != 6*time.Second {
+			t.Fatalf("paused: %v, %v left", ctx.Err(), watch.remaining())
+		}
+		watch.start()
+		time.Sleep(6*time.Second - 1)
+		if ctx.Err() != nil {
+			t.Fatal("too early")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			t.Fatalf("cause %v", context.Cause(ctx))
+		}
+	})
+}
