@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"alimtalk-syncer/internal/flight"
 )
@@ -239,5 +240,60 @@ func TestFurtherRunHasADeadlineOfItsOwn(t *testing.T) {
 		if a := <-call(t.Context(), g, "k", load); a.v != 1 || a.err != nil || a.at != 1800*time.Millisecond {
 			t.Errorf("the one that was carried got %+v", a)
 		}
+
+		first, runs := time.Now(), 0
+		stubborn := func(_ context.Context, run *flight.Run) (int, error) {
+			run.Seal(run.Mark())
+			if runs++; runs == 1 {
+				time.Sleep(900 * time.Millisecond)
+			} else {
+				time.Sleep(time.Minute)
+			}
+			return 1, nil
+		}
+		call(t.Context(), g, "k", stubborn)
+		if a := <-call(t.Context(), g, "k", stubborn); a.err != flight.ErrDeadline || time.Since(first) != 1900*time.Millisecond {
+			t.Errorf("the one that was carried into a run that hangs got %+v", a)
+		}
+		time.Sleep(time.Minute)
 	})
+}
+
+// A loader may notice its deadline before the group has come to it.
+func TestErrorAfterTheDeadlineIsErrDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &stalling{at: flight.ErrDeadline, stalled: make(chan struct{})}
+		g := flight.New[string, int](flight.Options{LoaderTimeout: time.Second, Observer: b})
+		first := call(t.Context(), g, "one that holds up the clock", after(time.Minute, 1))
+		second := call(t.Context(), g, "k", func(context.Context, *flight.Run) (int, error) {
+			time.Sleep(time.Second + 1)
+			return 0, errors.New("i/o timeout")
+		})
+		if a := <-second; a.err != flight.ErrDeadline || a.at != time.Second+1 {
+			t.Errorf("got %+v", a)
+		}
+		close(b.stalled)
+		if a := <-first; a.err != flight.ErrDeadline {
+			t.Errorf("got %+v", a)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		checkRest(t, g.Stats(), &b.books)
+	})
+}
+
+func TestNothingIsKeptOfARunThatHasEnded(t *testing.T) {
+	g := flight.New[string, int](flight.Options{LoaderTimeout: time.Hour})
+	defer func() { _ = g.Close(t.Context()) }()
+	load := func() weak.Pointer[[1 << 10]int] {
+		document := new([1 << 10]int)
+		_, _, _ = g.Do(t.Context(), "k", func(context.Context, *flight.Run) (int, error) { return document[0], nil })
+		return weak.Make(document)
+	}
+	kept := load()
+	for began := time.Now(); kept.Value() != nil; runtime.GC() {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the group still holds the loader")
+		}
+	}
 }

@@ -98,15 +98,16 @@ func TestCloseWaitsForALoaderThatIsOverdue(t *testing.T) {
 	})
 }
 
-// stalling is an Observer that holds up the first loader that is cut off, and Close with it.
+// stalling is an Observer that holds up whoever cuts off the first loader: the clock, or Close.
 type stalling struct {
 	books
+	at      error
 	stalled chan struct{}
 }
 
 func (s *stalling) Loaded(took time.Duration, err error) {
 	s.books.Loaded(took, err)
-	if err == flight.ErrClosed && len(s.loadedSoFar()) == 1 {
+	if err == s.at && len(s.loadedSoFar()) == 1 {
 		<-s.stalled
 	}
 }
@@ -115,7 +116,7 @@ func (s *stalling) Loaded(took time.Duration, err error) {
 // those whom its result is for and begins no further run for the others.
 func TestCloseCarriesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &stalling{stalled: make(chan struct{})}
+		b := &stalling{at: flight.ErrClosed, stalled: make(chan struct{})}
 		g := flight.New[string, int](flight.Options{Observer: b})
 		finish := make(chan struct{})
 		load := func(_ context.Context, run *flight.Run) (int, error) {

@@ -15,7 +15,7 @@ import (
 // finds in its own: derived contexts end with it, without a goroutine each, and
 // context.Cause tells ErrDeadline from ErrClosed.
 type loadContext[K comparable, V any] struct {
-	values   context.Context // the starter's, without its end
+	values   context.Context // the starter's; its end is not ours
 	group    *Group[K, V]
 	key      K
 	outer    *loadContext[K, V]

@@ -39,10 +39,32 @@ func TestLoaderHasItsStartersValuesAndNotItsEnd(t *testing.T) {
 		if loaded.Err() != context.Canceled || context.Cause(loaded) != context.Canceled || loaded.Value(traceKey{}) != "trace 1" {
 			t.Errorf("after its return: %v, %v", loaded.Err(), context.Cause(loaded))
 		}
+	})
+}
+
+func TestLoadersContextIsOverAlsoForWhoAsksFirstAfterItsEnd(t *testing.T) {
+	bubble(t, flight.Options{}, func(t *testing.T, g *group, _ *books) {
+		var kept [3]context.Context
+		for i := range kept {
+			_, _, _ = g.Do(t.Context(), "k", func(ctx context.Context, _ *flight.Run) (int, error) {
+				kept[i] = ctx
+				return 1, nil
+			})
+			synctest.Wait()
+		}
 		select {
-		case <-loaded.Done(): // asked for the first time
+		case <-kept[0].Done():
 		default:
-			t.Error("after its return: not done")
+			t.Error("not done")
+		}
+		child, cancel := context.WithCancel(kept[1])
+		defer cancel()
+		ran := false
+		// As package context calls it when the end comes while a context is being derived.
+		kept[2].(interface{ AfterFunc(func()) func() bool }).AfterFunc(func() { ran = true })
+		synctest.Wait()
+		if child.Err() != context.Canceled || !ran {
+			t.Errorf("derived: %v, AfterFunc ran: %v", child.Err(), ran)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (g *Group[K, V]) start(c *call[K, V], lead *cohort[V]) {
 	if g.options.Observer != nil {
 		g.options.Observer.Started()
 	}
-	c.ctx.values = context.WithoutCancel(lead.ctx)
+	c.ctx.values = lead.ctx
 	c.ctx.outer, _ = lead.ctx.Value(g).(*loadContext[K, V])
 	go g.run(c, lead.load)
 }
