@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 func TestTokensAreCheckedBeforeAnythingElse(t *testing.T) {
@@ -60,7 +62,7 @@ func TestAPublicAddressNeedsTokens(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:18080", "127.9.9.9:18080", "[::1]:18080", "localhost:18080"} {
 		w.command([]string{"config"}, "HTTP_ADDR="+addr).want(t, 0)
 	}
-	_, port, _ := strings.Cut(freeAddr(t), ":")
+	_, port, _ := strings.Cut(redistest.FreeAddr(t), ":")
 	d := w.launch("HTTP_ADDR=0.0.0.0:"+port, "API_TOKENS=crm-token-1111")
 	d.addr = "127.0.0.1:" + port
 	eventually(t, soon, "the daemon answers", func() bool { return d.get("/healthz").status == http.StatusOK })

@@ -115,7 +115,7 @@ func TestSyncEndsWithOneWhenAHospitalFailed(t *testing.T) {
 	if len(all) != 2 || all[0].OK || all[0].Error == "" || !all[1].OK || w.cached("H002", "T1") {
 		t.Errorf("%+v", all)
 	}
-	w.redis.kill()
+	w.redis.Kill()
 	w.surem.each(nil)
 	for _, r := range reports(t, w.command([]string{"sync", "--json"}).want(t, 1)) {
 		if r.OK || r.Error == "" || len(r.Invalidated) != 0 {
@@ -148,7 +148,7 @@ func TestGetReadsThroughTheCache(t *testing.T) {
 	if r := w.command([]string{"get", "H001", "T2"}, "SUREM_MAX_RETRIES=0").want(t, 1); r.stdout != "" || r.stderr == "" {
 		t.Errorf("SureM away: %s", r)
 	}
-	w.redis.kill()
+	w.redis.Kill()
 	w.surem.start()
 	if r := w.command([]string{"get", "H001", one.code}).want(t, 0); strings.TrimSuffix(r.stdout, "\n") != one.document() {
 		t.Errorf("Redis away: %s", r)

@@ -3,6 +3,8 @@ package e2e
 import (
 	"net/http"
 	"testing"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 func TestDeleteForgetsWhateverStringIsThere(t *testing.T) {
@@ -44,15 +46,15 @@ func TestDeleteLeavesAnotherTypeAlone(t *testing.T) {
 
 func TestDeleteFailsWhenRedisDoesNotConfirm(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, newRedis(t, durable...), "H001").quiet()
+	w := newWorldOn(t, newRedis(t, redistest.Durable...), "H001").quiet()
 	w.cache("H001", template{code: "T1", status: "APPROVED"})
 	d := w.start()
 	w.redis.freeze()
 	d.delete("H001", "T1").problem(t, http.StatusServiceUnavailable)
 	w.redis.thaw()
-	w.redis.kill()
+	w.redis.Kill()
 	d.delete("H001", "T1").problem(t, http.StatusServiceUnavailable)
-	w.redis.start()
+	w.redis.Restart()
 	eventually(t, soon, "DELETE heals", func() bool { return d.delete("H001", "T1").status == http.StatusNoContent })
 	if w.cached("H001", "T1") {
 		t.Error("still there")

@@ -76,7 +76,7 @@ func TestARedisUserWithoutTheRightToWriteFailsNoRead(t *testing.T) {
 	w.offer("H001", one, two)
 	w.cache("H001", one)
 	w.redis.do("ACL SETUSER reader on >redis-password-9f2c ~* &* -@all +@read +@connection")
-	d := w.start("REDIS_URL=redis://reader:redis-password-9f2c@" + w.redis.addr + "/0")
+	d := w.start("REDIS_URL=redis://reader:redis-password-9f2c@" + w.redis.Addr + "/0")
 	d.read("H001", "T1").document(t, one).via(t, "hit")
 	wantUnstored(t, d.read("H001", "T2"), two)
 	d.sync("H001").problem(t, http.StatusServiceUnavailable)
@@ -95,13 +95,13 @@ func TestARedisThatDiesBetweenLookAndStoreFailsNoRead(t *testing.T) {
 	gate := w.surem.hold(detail, senderKey("H001"), 1)
 	read := inBackground(func() answer { return d.read("H001", "T1") })
 	gate.await(1)
-	w.redis.kill()
+	w.redis.Kill()
 	gate.release()
 	wantUnstored(t, receive(t, soon, "the read", read), one)
 	if n := d.metric(`syncer_cache_writes_total{result="error"}`); n != 1 {
 		t.Errorf("%v failed fills, want one", n)
 	}
-	w.redis.start()
+	w.redis.Restart()
 	d.read("H001", "T1").document(t, one).via(t, "fwd=miss; stored")
 }
 
@@ -111,7 +111,7 @@ func TestARedisThatRefusesThePasswordFailsNoRead(t *testing.T) {
 	one := template{code: "T1", status: "APPROVED"}
 	w.offer("H001", one)
 	w.redis.do("ACL SETUSER syncer on >right ~* &* +@all")
-	d := w.start("REDIS_URL=redis://syncer:redis-password-9f2c@" + w.redis.addr + "/0")
+	d := w.start("REDIS_URL=redis://syncer:redis-password-9f2c@" + w.redis.Addr + "/0")
 	d.read("H001", "T1").document(t, one).via(t, "fwd=bypass")
 	d.awaitReady(http.StatusOK, "redis: away", true)
 	if a := d.sync("H001"); strings.Contains(a.body, "redis-password") || a.status != http.StatusServiceUnavailable {

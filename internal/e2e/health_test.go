@@ -16,7 +16,7 @@ func TestReadyzNamesDegradedPartsAndNothingElse(t *testing.T) {
 	if body := d.get("/readyz").want(t, http.StatusOK).body; part.MatchString(body) {
 		t.Errorf("all is well, and /readyz says %q", body)
 	}
-	w.redis.kill()
+	w.redis.Kill()
 	d.awaitReady(http.StatusOK, "redis: away", true)
 	w.surem.kill()
 	d.awaitReady(http.StatusServiceUnavailable, "surem: away", true)
@@ -42,7 +42,7 @@ func TestHealthzDependsOnNeitherRedisNorSureM(t *testing.T) {
 	eventually(t, soon, "the first passes have failed", func() bool { return d.metric("syncer_hospitals_failing") == 1 })
 	d.get("/healthz").want(t, http.StatusOK)
 	w.redis.thaw()
-	w.redis.kill()
+	w.redis.Kill()
 	w.surem.kill()
 	ticks := `syncer_sync_ticks_total{result="run"}`
 	before := d.metric(ticks)

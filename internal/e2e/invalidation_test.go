@@ -15,7 +15,7 @@ type standing struct{ key, dump string }
 func (r *redisServer) standings(keys ...string) (all []standing) {
 	r.t.Helper()
 	for _, k := range keys {
-		v, err := r.client.Dump(context.Background(), k).Result()
+		v, err := r.Client.Dump(context.Background(), k).Result()
 		if err != nil {
 			r.t.Fatalf("redis dump %s: %v", k, err)
 		}

@@ -106,7 +106,7 @@ func TestTheListGoesOnWithRedisAway(t *testing.T) {
 	w := newWorld(t, "H001").quiet()
 	w.offer("H001", confirm)
 	d := w.start()
-	w.redis.kill()
+	w.redis.Kill()
 	l, rows := d.get(listPath("H001")).listing(t)
 	if !slices.Equal(rows, rowsOf(confirm)) || l.Compared || !l.Complete {
 		t.Errorf("%+v", l)

@@ -5,16 +5,11 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,31 +53,6 @@ func (silence) Printf(context.Context, string, ...any) {}
 func isSet(name string) (set bool) {
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 	return set
-}
-
-// lastPort counts upwards from a place of this process's own, below the range that the
-// kernel gives to outgoing connections, so that a port stays free until its owner starts.
-var lastPort atomic.Int32
-
-func init() { lastPort.Store(int32(12000 + os.Getpid()%180*100)) }
-
-// freeAddr returns a loopback address where nobody listens. It asks by dialling: a listener
-// opened to find out can outlive its Close in a child process that is just being forked.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 2000 {
-		port := 12000 + int(lastPort.Add(1)-12000)%20000
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		c, err := net.DialTimeout("tcp", addr, time.Second)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return addr
-		}
-		if err == nil {
-			_ = c.Close()
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // soon bounds what should happen within a tick or two, on a busy machine.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // closed are the series that exist from the start, at 0.
@@ -84,7 +86,7 @@ func surem(op, outcome string) string {
 
 func TestEveryCounterMovesForItsReasonOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, newRedis(t, durable...), "H001").quiet()
+	w := newWorldOn(t, newRedis(t, redistest.Durable...), "H001").quiet()
 	for _, code := range []string{"T1", "T2", "T3", "T4"} {
 		w.offer("H001", template{code: code, status: "APPROVED"})
 	}
@@ -155,12 +157,12 @@ func TestEveryCounterMovesForItsReasonOnly(t *testing.T) {
 		surem(summaries, "ok"): 1, `syncer_invalidations_total{trigger="list"}`: 1, `syncer_looks_total{result="changed"}`: 1,
 	})
 	step("Redis away", func() {
-		w.redis.kill()
+		w.redis.Kill()
 		d.read("H001", "T3").want(t, 200).via(t, "fwd=bypass")
 	}, map[string]float64{
 		requests: 1, started: 1, succeeded: 1, waited: 1, loaded: 1, readError: 1, surem(detail, "ok"): 1,
 	})
-	w.redis.start()
+	w.redis.Restart()
 	before := d.metrics()
 	gate := w.surem.hold(detail, senderKey("H001"), 1)
 	fenced := inBackground(func() answer { return d.read("H001", "T4") })

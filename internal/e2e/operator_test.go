@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // monitor is what a heartbeat goes to. Its path is a secret.
@@ -120,7 +122,7 @@ func TestAHeartbeatIsTriedTwiceAtMost(t *testing.T) {
 func TestPprofIsOnItsOwnAddressOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001").quiet()
-	addr := freeAddr(t)
+	addr := redistest.FreeAddr(t)
 	d := w.start("DEBUG_ADDR=" + addr)
 	d.get("/debug/pprof/").problem(t, http.StatusNotFound)
 	main := d.addr
@@ -131,7 +133,7 @@ func TestPprofIsOnItsOwnAddressOnly(t *testing.T) {
 	d.get("/debug/pprof/", "Host: evil.example").want(t, http.StatusMisdirectedRequest)
 	d.get("/metrics").want(t, http.StatusNotFound)
 	d.addr = main
-	other := w.command([]string{"run"}, "DEBUG_ADDR="+addr, "HTTP_ADDR="+freeAddr(t)).want(t, 1)
+	other := w.command([]string{"run"}, "DEBUG_ADDR="+addr, "HTTP_ADDR="+redistest.FreeAddr(t)).want(t, 1)
 	if !strings.Contains(other.stderr, "DEBUG_ADDR") {
 		t.Errorf("%s", other)
 	}
@@ -140,7 +142,7 @@ func TestPprofIsOnItsOwnAddressOnly(t *testing.T) {
 func TestHealthAsksTheDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "H001").quiet()
-	_, p, _ := strings.Cut(freeAddr(t), ":")
+	_, p, _ := strings.Cut(redistest.FreeAddr(t), ":")
 	addr := "HTTP_ADDR=127.0.0.1:" + p
 	health := func(code int, env ...string) {
 		t.Helper()
@@ -153,7 +155,7 @@ func TestHealthAsksTheDaemon(t *testing.T) {
 	d := w.launch("HTTP_ADDR=:"+p, "API_TOKENS=crm-token-1111")
 	d.addr = "127.0.0.1:" + p
 	eventually(t, soon, "the daemon answers", func() bool { return d.get("/healthz").err == nil })
-	w.redis.kill()
+	w.redis.Kill()
 	w.surem.kill()
 	// With nothing but HTTP_ADDR: it needs no secret, and no proxy.
 	for _, a := range []string{":" + p, "0.0.0.0:" + p, "127.0.0.1:" + p, "localhost:" + p} {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // away is what a read may take when Redis does not answer: its two seconds, and the machine's.
@@ -15,7 +17,7 @@ const away = 2*time.Second + 1500*time.Millisecond
 // clinic is three hospitals of five templates each, all cached but the last of each.
 func clinic(t *testing.T) (w *world, kept []standing) {
 	t.Helper()
-	w = newWorldOn(t, newRedis(t, durable...), "H001", "H002", "H003")
+	w = newWorldOn(t, newRedis(t, redistest.Durable...), "H001", "H002", "H003")
 	var keys []string
 	for _, h := range []string{"H001", "H002", "H003"} {
 		for i := range 5 {
@@ -132,7 +134,7 @@ func TestRedisKilledAndRestartedAmongPassesAndReads(t *testing.T) {
 	reads := d.traffic(t, "T1", "T2", "T3")
 	pass := w.surem.hold(summaries, senderKey("H001"), 1) // a pass is on its way
 	pass.await(1)
-	w.redis.kill()
+	w.redis.Kill()
 	pass.release()
 	w.surem.setStatus(senderKey("H002"), "T4", "REJECTED")
 	w.surem.setStatus(senderKey("H003"), "T4", "REQUESTED")
@@ -141,11 +143,11 @@ func TestRedisKilledAndRestartedAmongPassesAndReads(t *testing.T) {
 	d.read("H001", "T5").want(t, http.StatusOK).via(t, "fwd=bypass")
 	eventually(t, soon, "the hospitals are counted as failing", func() bool { return d.metric("syncer_hospitals_failing") == 3 })
 	d.get("/healthz").want(t, http.StatusOK)
-	if !strings.Contains(d.stderr.String(), w.redis.addr) && !strings.Contains(strings.ToLower(d.stderr.String()), "redis") {
+	if !strings.Contains(d.stderr.String(), w.redis.Addr) && !strings.Contains(strings.ToLower(d.stderr.String()), "redis") {
 		t.Error("the log does not tell that Redis is away")
 	}
 	reads.more(50)
-	w.redis.start()
+	w.redis.Restart()
 	w.redis.stillStand(kept)
 	d.awaitReady(http.StatusOK, "redis: away", false)
 	eventually(t, soon, "what changed meanwhile is gone", func() bool { return !w.cached("H003", "T4") })
@@ -235,14 +237,14 @@ func TestBothAwayIsNotReadyAndHeals(t *testing.T) {
 	d := w.start("SUREM_MAX_RETRIES=0")
 	w.surem.awaitReadings(senderKey("H001"), 1)
 	w.surem.kill()
-	w.redis.kill()
+	w.redis.Kill()
 	d.awaitReady(http.StatusServiceUnavailable, "redis: away", true)
 	d.awaitReady(http.StatusServiceUnavailable, "surem: away", true)
 	d.get("/healthz").want(t, http.StatusOK)
 	if a := d.read("H001", "T1"); a.err != nil || a.status != http.StatusBadGateway || a.took > away {
 		t.Errorf("%d after %v: %s %v", a.status, a.took, a.body, a.err)
 	}
-	w.redis.start()
+	w.redis.Restart()
 	d.awaitReady(http.StatusOK, "surem: away", true)
 	d.read("H001", "T1").want(t, http.StatusOK).via(t, "hit")
 	w.surem.start()
@@ -253,11 +255,11 @@ func TestBothAwayIsNotReadyAndHeals(t *testing.T) {
 func TestTheDaemonStartsWithoutRedisAndHeals(t *testing.T) {
 	t.Parallel()
 	w, kept := clinic(t)
-	w.redis.kill()
+	w.redis.Kill()
 	d := w.start()
 	d.awaitReady(http.StatusOK, "redis: away", true)
 	d.read("H001", "T1").want(t, http.StatusOK).via(t, "fwd=bypass")
-	w.redis.start()
+	w.redis.Restart()
 	d.awaitReady(http.StatusOK, "redis: away", false)
 	d.read("H001", "T1").want(t, http.StatusOK).via(t, "hit")
 	eventually(t, soon, "passes succeed", func() bool {

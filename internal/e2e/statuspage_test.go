@@ -107,7 +107,7 @@ func TestTheStatusFollowsWhatHappens(t *testing.T) {
 		s := d.status("")
 		return s.Hospitals.Failing == 0 && len(s.Recovered) == 1 && s.Recovered[0].HospitalID == "H002" && s.Recovered[0].Error != ""
 	})
-	w.redis.kill()
+	w.redis.Kill()
 	eventually(t, soon, "Redis is away", func() bool { s := d.status(""); return s.Redis == "away" && s.has("redis away") && !s.OK })
 	for _, path := range []string{"/", "/v1/status"} {
 		a := d.get(path).want(t, http.StatusOK)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // The operations of SureM's API.
@@ -73,7 +75,7 @@ type sureM struct {
 func newSureM(t testing.TB) *sureM {
 	t.Helper()
 	s := &sureM{
-		t: t, addr: freeAddr(t),
+		t: t, addr: redistest.FreeAddr(t),
 		secrets: map[string]string{}, tokens: map[string]string{}, senders: map[string][]template{},
 		refusal: errorCode(http.StatusUnauthorized, "A1001"),
 	}

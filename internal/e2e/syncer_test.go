@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // never is a schedule whose next tick no test sees.
@@ -161,7 +163,7 @@ func (w *world) start(changes ...string) *daemon {
 // launch starts the daemon and waits for nothing.
 func (w *world) launch(changes ...string) *daemon {
 	w.t.Helper()
-	d := &daemon{w: w, addr: freeAddr(w.t), ended: make(chan struct{})}
+	d := &daemon{w: w, addr: redistest.FreeAddr(w.t), ended: make(chan struct{})}
 	d.client = &http.Client{
 		Timeout: time.Minute,
 		Transport: &http.Transport{

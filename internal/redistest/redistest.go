@@ -4,8 +4,13 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"os"
 	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,13 +84,34 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// FreeAddr returns a loopback address that nobody listens on.
+// Signal sends the process a signal: SIGSTOP makes it a black hole, SIGCONT brings it back.
+func (s *Server) Signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal("signalling redis-server:", err)
+	}
+}
+
+// lastPort counts upwards from a place of this process's own, below the range that the
+// kernel gives to outgoing connections, so that a port stays free until its owner starts.
+var lastPort atomic.Int32
+
+func init() { lastPort.Store(int32(os.Getpid() % 180 * 100)) }
+
+// FreeAddr returns a loopback address where nobody listens. It asks by dialling: a listener
+// opened to find out can outlive its Close in a child process that is just being forked.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal("looking for a free port:", err)
+	for range 2000 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+int(lastPort.Add(1))%20000))
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return addr
+		}
+		if err == nil {
+			_ = c.Close()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
