@@ -43,6 +43,10 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 bench-flight: ## single-flight beside its peers, interleaved, as a table (two minutes)
 	cd internal/flight/bench && go run .
 
+.PHONY: model
+model: ## the fence's model in its larger worlds (four minutes, 3 GB; the smaller ones run with the tests)
+	go test -count=1 -timeout 60m -v -run Interleaving ./internal/templates/fencemodel -args -deep | grep -v '^ *---\|^==='
+
 # The race detector needs a C compiler, the tests a redis-server and, for the status page, Chromium.
 .PHONY: deps
 deps: ## installs what the tests need (root on Debian), or says what is missing
