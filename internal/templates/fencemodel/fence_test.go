@@ -3,13 +3,13 @@ package fencemodel
 import (
 	"flag"
 	"fmt"
-	"slices"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 )
 
-var deep = flag.Bool("deep", false, "explore the larger worlds too: about ten minutes and 6 GB")
+var deep = flag.Bool("deep", false, "explore the larger worlds too: 57 million states, a few minutes, 3 GB")
 
 // bounds are those of a family of worlds, one for each cast.
 type bounds struct {
@@ -18,7 +18,8 @@ type bounds struct {
 	deep                               bool
 }
 
-// What is explored always is 5 million states, in about 30 seconds on two cores.
+// What is explored with the tests are 112 worlds with 4,690,489 states: five seconds on two free
+// cores, fifteen under the race detector.
 var explored = []bounds{
 	{actors: 3, templates: 1, changes: 2, faults: 2},
 	{actors: 3, templates: 1, changes: 2, faults: 1, skipped: 2},
@@ -31,33 +32,40 @@ var explored = []bounds{
 }
 
 func TestThePromisesHoldInEveryInterleaving(t *testing.T) {
-	var mu sync.Mutex
-	taken := make(map[string]int)
-	total := 0
-	t.Run("worlds", func(t *testing.T) {
+	todo := make(chan world)
+	go func() {
+		defer close(todo)
 		for _, b := range explored {
 			if b.deep && !*deep {
 				continue
 			}
 			for _, cast := range casts(b.actors, b.templates) {
-				w := world{roles: cast, templates: b.templates, changes: b.changes, faults: b.faults, skipped: b.skipped}
-				t.Run(w.String(), func(t *testing.T) {
-					t.Parallel()
-					f := explore(w, everyPromise)
-					if f.broken != 0 {
-						t.Error(f)
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					total += f.states
-					for name, n := range f.taken {
-						taken[name] += n
-					}
-				})
+				todo <- world{roles: cast, templates: b.templates, changes: b.changes, faults: b.faults, skipped: b.skipped}
 			}
 		}
-	})
-	t.Logf("%d states", total)
+	}()
+	var explorers sync.WaitGroup
+	var mu sync.Mutex // guards what follows
+	taken := make(map[string]int)
+	worlds, states := 0, 0
+	for range min(runtime.GOMAXPROCS(0), 4) { // each may take a gigabyte
+		explorers.Go(func() {
+			for w := range todo {
+				f := explore(w, everyPromise)
+				if f.broken != 0 {
+					t.Errorf("%v\n%v", w, f)
+				}
+				mu.Lock()
+				worlds, states = worlds+1, states+f.states
+				for name, n := range f.taken {
+					taken[name] += n
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	explorers.Wait()
+	t.Logf("%d worlds, %d states", worlds, states)
 
 	// A model that never gets anywhere keeps every promise.
 	want := []string{
@@ -135,5 +143,5 @@ func (w world) String() string {
 	if w.skipped != 0 {
 		roles = append(roles, fmt.Sprintf("v%d skipped", w.skipped))
 	}
-	return strings.Join(slices.Clip(roles), ", ")
+	return strings.Join(roles, ", ")
 }
