@@ -45,7 +45,7 @@ bench-flight: ## single-flight beside its peers, interleaved, as a table (two mi
 
 .PHONY: model
 model: ## the fence's model in its larger worlds (four minutes, 3 GB; the smaller ones run with the tests)
-	go test -count=1 -timeout 60m -v -run Interleaving ./internal/templates/fencemodel -args -deep | grep -v '^ *---\|^==='
+	go test -count=1 -timeout 60m -v -run Interleaving ./internal/templates/fencemodel -args -deep
 
 # The race detector needs a C compiler, the tests a redis-server and, for the status page, Chromium.
 .PHONY: deps
