@@ -151,7 +151,8 @@ func (m *model) send(s state, st step, c command, then func(s *state, r reply)) 
 	m.emit(again, st)
 }
 
-// post puts a command among those that may arrive at any time or never.
+// post puts a command among those that may arrive at any time or never; a third one never
+// does.
 func (s *state) post(c command) {
 	for i := range s.underway {
 		if s.underway[i].op == opNone {
