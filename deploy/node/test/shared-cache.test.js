@@ -5,7 +5,8 @@ import { after, test } from 'node:test';
 import { connect, sharedCache } from '../shared-cache.js';
 import * as world from './world.js';
 
-const redis = connect(world.redisURL);
+const patient = { commandTimeout: 10_000 }; // a busy machine is no Redis that is away
+const redis = connect(world.redisURL, patient);
 after(() => redis.quit());
 
 const key = (hospital, code) => `infotalk:template:{${hospital}}:${code}`;
@@ -113,7 +114,7 @@ test('a look whose reply was lost is not sent again', async () => {
     }
   });
   await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-  const through = connect(`redis://127.0.0.1:${proxy.address().port}`);
+  const through = connect(`redis://127.0.0.1:${proxy.address().port}`, patient);
   through.on('error', () => {});
   try {
     await through.ping();
