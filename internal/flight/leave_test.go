@@ -208,7 +208,7 @@ func TestLoadersOfOneKeyNeverOverlap(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			for n := range 500 {
+			for n := range 300 {
 				ctx, cancel := context.WithCancel(t.Context())
 				if n%3 == 0 {
 					go cancel()

@@ -261,7 +261,9 @@ func (c joining) Done() <-chan struct{} {
 }
 
 func TestSealingUnder64CallersInATightLoop(t *testing.T) {
-	g := flight.New[string, [2]int64](flight.Options{})
+	const rounds = 500
+	b := &books{}
+	g := flight.New[string, [2]int64](flight.Options{Observer: b})
 	// What is loaded has a version that any caller may raise before it comes; the result may
 	// not be older.
 	var version, runs, running atomic.Int64
@@ -285,7 +287,7 @@ func TestSealingUnder64CallersInATightLoop(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			for n := range 500 {
+			for n := range rounds {
 				if (i+n)%7 == 0 {
 					version.Add(1)
 				}
@@ -304,7 +306,11 @@ func TestSealingUnder64CallersInATightLoop(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s := g.Stats(); s != (flight.Stats{}) || runs.Load() >= 64*500 {
-		t.Errorf("left behind %+v after %d runs of %d calls", s, runs.Load(), 64*500)
+	if err := g.Close(t.Context()); err != nil || runs.Load() >= 64*rounds {
+		t.Errorf("%v after %d runs of %d calls", err, runs.Load(), 64*rounds)
 	}
+	for len(b.loadedSoFar()) < b.count().started { // the last report comes after the last answer
+		runtime.Gosched()
+	}
+	checkRest(t, g.Stats(), b)
 }
