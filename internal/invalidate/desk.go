@@ -26,6 +26,7 @@ type reading struct {
 	want    map[string]hospitals.Hospital
 	turn    *surem.Turn
 	urgent  bool // a list or POST waits for it
+	ofPass  bool // a pass waits for it
 	waiting bool // for a slot
 	begun   bool
 	next    *reading
@@ -94,6 +95,7 @@ func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*r
 		r = r.next
 		r.urgent = r.urgent || !patient
 	}
+	r.ofPass = r.ofPass || patient
 	for _, h := range hs {
 		r.want[h.ID] = h
 	}
@@ -156,6 +158,9 @@ func (s *Syncer) run(ctx context.Context, r *reading) {
 		reading := Reading{List: list, ListErr: err, Unread: err != nil && list.Pages == 0}
 		s.compare(h, r.trigger, began, &reading)
 		results[h.ID] = reading
+		if r.ofPass { // no longer written: who asks now waits for the next reading
+			s.progress.finished()
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func (s *Syncer) units(hs []hospitals.Hospital) [][]hospitals.Hospital {
 // readUnit reads the hospitals of one sender key.
 func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital) []Report {
 	s.progress.add(0, 1)
-	defer s.progress.finished()
+	defer s.progress.add(0, -1)
 	r, err := s.ask(trigger, true, unit...)
 	if err != nil {
 		return nil // shutting down

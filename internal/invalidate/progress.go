@@ -10,7 +10,7 @@ import (
 type progress struct {
 	mu     sync.Mutex // guards what follows
 	passes int        // that run: 0 or 1
-	busy   int        // hospitals at work, those that wait for a slot not counted
+	busy   int        // sender keys at work, those that wait for a slot not counted
 	since  time.Time  // busy has been above 0; zero while it is not
 	quiet  time.Duration
 }
@@ -26,12 +26,11 @@ func (p *progress) add(passes, busy int) {
 	}
 }
 
-// finished notes that a hospital is done.
+// finished notes that a hospital is done, be others of its sender key still to come.
 func (p *progress) finished() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settle()
-	p.busy--
 	p.quiet = 0
 }
 

@@ -3,6 +3,8 @@ package invalidate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
 	"github.com/robfig/cron/v3"
 	"github.com/rs/zerolog"
 
@@ -169,6 +172,59 @@ func TestUnhealthyWhileAPassFinishesNothing(t *testing.T) {
 			t.Errorf("after the pass: %v", err)
 		}
 	})
+}
+
+// A Redis that hangs costs each of the hospitals that share a reading some seconds, one after
+// the other: slow, but progress, and nothing that a restart would cure.
+func TestHealthyWhileHospitalsOfOneSenderWaitForARedisThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := templates.Connect(&redis.Options{
+			PoolSize: 1000, // after as many failures in a row it would fail at once
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				time.Sleep(time.Second)
+				return nil, errors.New("nobody answers")
+			},
+		})
+		defer rdb.Close()
+		var entries []hospitals.Entry
+		for i := range 300 {
+			entries = append(entries, hospitals.Entry{ID: fmt.Sprintf("H%03d", i), SenderKey: "the same"})
+		}
+		dir, err := hospitals.New(entries, "user", "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(Options{
+			Hospitals: dir, Source: emptySource{}, Cache: templates.NewCache(rdb, templates.CacheOptions{}),
+			Timeout: 30 * time.Second, Concurrency: 8, Metrics: metrics.New("", "", ""), Log: zerolog.Nop(),
+		})
+		defer s.Close(context.Background())
+		began, done := time.Now(), make(chan struct{})
+		go func() {
+			s.Pass(t.Context(), TriggerSchedule, dir.All())
+			close(done)
+		}()
+		for {
+			select {
+			case <-done:
+				if took := time.Since(began); took <= 3*s.Timeout+time.Minute {
+					t.Errorf("the pass took no longer than %v: this test shows nothing", took)
+				}
+				return
+			case <-time.After(time.Second):
+			}
+			if err := s.Healthy(); err != nil {
+				t.Fatalf("after %v: %v", time.Since(began), err)
+			}
+		}
+	})
+}
+
+// emptySource answers every reading with a list that is read to its end and shows nothing.
+type emptySource struct{}
+
+func (emptySource) Summaries(context.Context, hospitals.Hospital, *surem.Turn) (templates.List, error) {
+	return templates.List{Pages: 1, Complete: true}, nil
 }
 
 func TestWaitingForSlotsIsNotBeingStuck(t *testing.T) {
