@@ -15,6 +15,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -93,8 +94,13 @@ func kustomize(t *testing.T, changes ...string) cluster {
 func put[T any](t *testing.T, m *map[string]T, name, text string) {
 	t.Helper()
 	var v T
-	if err := yaml.UnmarshalStrict([]byte(text), &v); err != nil {
-		t.Errorf("%s: %v\n%s", name, err, text)
+	document, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, text)
+	}
+	faults, err := json.UnmarshalStrict(document, &v) // as the API server decodes: case counts
+	if err != nil || len(faults) > 0 {
+		t.Errorf("%s: %v %v\n%s", name, err, faults, text)
 	}
 	if *m == nil {
 		*m = make(map[string]T)
