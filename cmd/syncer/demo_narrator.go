@@ -75,7 +75,8 @@ summaries, and deletes what has changed. Readers fill the cache again.
 Try it from another terminal:
   curl -i http://%[3]s/v1/hospitals/%[4]s/templates/%[5]s
   curl -X POST http://%[3]s/v1/hospitals/%[4]s/sync
-The daemon's figures are at http://%[3]s/metrics. To be a reviewer yourself, PUT {"inspectionStatus":"APPROVED"} to
+See how it fares at http://%[3]s/ (for people) and http://%[3]s/metrics. To be a reviewer yourself, PUT
+{"inspectionStatus":"APPROVED"} to
   %[6]s/_sim/templates/%[7]s/%[5]s
 
 `, len(clinics), len(messages), addr, some.hospital, some.code, suremURL, some.senderKey())
