@@ -62,6 +62,33 @@ func TestWhoAsksBeforeTheFirstSlotJoins(t *testing.T) {
 	}
 }
 
+func TestWhoAsksBehindAReadingThatWaitsThroughALongHoldIsTurnedAwayAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	w.offer("H001", template{code: "T1", status: "APPROVED"}, template{code: "T2", status: "APPROVED"})
+	w.surem.each(func(c call) *reply {
+		if c.op == detail {
+			return &reply{status: http.StatusTooManyRequests, header: map[string]string{"Retry-After": "60"}, body: `{"code":"E429","message":"slow down"}`}
+		}
+		return nil
+	})
+	gate := w.surem.hold(summaries, senderKey("H001"), 1)
+	d := w.start("SYNC_ON_START=true", "SUREM_PAGE_SIZE=1", "SYNC_TIMEOUT=3s", "SHUTDOWN_GRACE=1s")
+	gate.await(1) // the pass reads its first page
+	d.read("H001", "T1").problem(t, http.StatusBadGateway)
+	gate.release() // and queues for its second one
+	eventually(t, soon, "the first page is read", func() bool {
+		return d.metric(`syncer_surem_requests_total{operation="summaries",outcome="ok"}`) == 1
+	})
+	for _, a := range []answer{d.get(listPath("H001")), d.sync("H001")} {
+		a.problem(t, http.StatusBadGateway)
+		a.retryAfter(t)
+		if a.took > 2*time.Second {
+			t.Errorf("turned away after %v, and what it asks for cannot begin for a minute", a.took)
+		}
+	}
+}
+
 func TestHospitalsOfOneSenderShareTheSummaryCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -34,8 +34,8 @@ type reading struct {
 
 // Look reads one hospital's summaries now and compares its entries with them, sharing the
 // reading that others wait for. trigger is "list" or "manual". Its errors: the cause of ctx;
-// *surem.LimitError when SYNC_TIMEOUT passes, or would, before the rate limit has a slot;
-// context.DeadlineExceeded after twice SYNC_TIMEOUT; flight.ErrClosed when shutting down.
+// *surem.LimitError when SYNC_TIMEOUT passes, or would, before the rate limit has a slot, and
+// *surem.Error when that is a 429's doing; context.DeadlineExceeded after twice SYNC_TIMEOUT; flight.ErrClosed when shutting down.
 func (s *Syncer) Look(ctx context.Context, h hospitals.Hospital, trigger string) (Reading, error) {
 	r, err := s.ask(trigger, false, h)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*r
 		s.desk[sender] = r
 		s.start(r)
 	} else if !patient {
-		if err := r.turn.Lift(s.Timeout); err != nil && !r.begun {
-			return nil, err
+		if err := r.turn.Lift(s.Timeout); err != nil {
+			return nil, err // nor does the reading after it begin in time
 		}
 	}
 	if r.begun {
