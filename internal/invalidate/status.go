@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -120,6 +121,9 @@ func (s *Syncer) remember(results map[string]Reading) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for id, r := range results {
+		if s.life.Err() != nil || errors.Is(r.ListErr, flight.ErrClosed) {
+			continue // cut by our own end, which says nothing about the hospital
+		}
 		was := s.past.standings[id]
 		s.count(r.Report)
 		s.noteChanges(id, was.looked, now, r.Report)

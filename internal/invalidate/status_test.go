@@ -1,6 +1,7 @@
 package invalidate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
 	"alimtalk-syncer/internal/sureM"
@@ -157,6 +159,20 @@ func TestWhatIsShownQuotesNobodyAndNamesNoAddress(t *testing.T) {
 		if got := r.Status().Hospitals[0].Error; got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+func TestWhatOurOwnEndCutsIsNoFailure(t *testing.T) {
+	r := newRememberer(t, "H001")
+	closed := Reading{ListErr: flight.ErrClosed}
+	closed.sum(Plan{})
+	r.remember(map[string]Reading{"H001": closed})
+	r.kill()
+	cut := Reading{ListErr: context.Canceled}
+	cut.sum(Plan{})
+	r.remember(map[string]Reading{"H001": cut})
+	if s := r.Status(); s.Failing != 0 || s.Hospitals[0].Error != "" || r.log.Len() > 0 {
+		t.Errorf("%+v, log %s", s, r.log.String())
 	}
 }
 
