@@ -52,10 +52,7 @@ func (l *loader) openHospitals() {
 	case list != "" && file != "":
 		l.fault("HOSPITALS_FILE", "is given beside HOSPITALS; exactly one of the two is allowed")
 	case list != "":
-		var entries []hospitals.Entry
-		if entries, err = hospitals.ParseList(list); err == nil {
-			c.Hospitals, err = hospitals.New(entries, c.SureMUserCode, c.SureMSecretKey)
-		}
+		c.Hospitals, err = hospitals.New(hospitals.ParseList(list), c.SureMUserCode, c.SureMSecretKey)
 	case file != "":
 		c.Hospitals, err = hospitals.Open(file, c.SureMUserCode, c.SureMSecretKey)
 	default:

@@ -62,11 +62,7 @@ func get(t *testing.T, d *Directory, id string) Hospital {
 }
 
 func TestAFixedListIsWhatItWasMadeFrom(t *testing.T) {
-	entries, err := ParseList("H002=hush-2, H001 = hush=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(entries, "CLINICS", "hush-all")
+	d, err := New(ParseList("H002=hush-2, H001 = hush=1"), "CLINICS", "hush-all")
 	if err != nil {
 		t.Fatal(err)
 	}

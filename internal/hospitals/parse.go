@@ -29,7 +29,7 @@ type Entry struct {
 	UserCode  string
 	SecretKey Secret
 
-	told   []string // what parseEntry found wrong
+	told   []string // what was found wrong in reading it
 	unread field    // the fields among that: they hold nothing, and that is no further fault
 }
 
@@ -59,29 +59,30 @@ func (e *AccountError) Error() string {
 }
 
 // ParseList reads HOSPITALS, such as "H001=senderKey,H002=senderKey". Blanks around entries,
-// ids and keys are ignored. Faults name entries by their place only, since what stands there
-// may be a key.
-func ParseList(s string) ([]Entry, error) {
+// ids and keys are ignored. What is wrong with single entries stays with them, for New to tell.
+func ParseList(s string) []Entry {
 	var entries []Entry
-	var errs []error
-	for i, part := range strings.Split(s, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		id, key, ok := strings.Cut(part, "=")
-		switch {
-		case strings.TrimSpace(part) == "":
-			errs = append(errs, fmt.Errorf("entry %d is empty", i+1))
-		case !ok:
-			errs = append(errs, fmt.Errorf("entry %d has no \"=\" between id and sender key", i+1))
-		}
 		key = strings.TrimSpace(key)
 		if strings.Trim(key, "=") == "" {
 			key = "" // what stands before it is a key whose end is base64's padding
 		}
-		entries = append(entries, Entry{ID: strings.TrimSpace(id), SenderKey: Secret(key)})
+		e := Entry{ID: strings.TrimSpace(id), SenderKey: Secret(key)}
+		switch {
+		case strings.TrimSpace(part) == "":
+			e = unreadEntry("is empty")
+		case !ok:
+			e = unreadEntry("has no \"=\" between id and sender key")
+		}
+		entries = append(entries, e)
 	}
-	if len(errs) > 0 {
-		return nil, join(errs)
-	}
-	return entries, nil
+	return entries
+}
+
+// unreadEntry is an entry that holds nothing but its fault.
+func unreadEntry(fault string) Entry {
+	return Entry{told: []string{fault}, unread: fieldID | fieldSenderKey | fieldUserCode | fieldSecretKey}
 }
 
 var errTooLarge = errors.New("is larger than 64 MiB")
@@ -163,7 +164,7 @@ func parseFile(data []byte) ([]Entry, error) {
 // parseEntry reads one element of the list.
 func parseEntry(item gjson.Result) (e Entry) {
 	if !item.IsObject() {
-		return Entry{told: []string{"is not an object"}, unread: fieldID | fieldSenderKey | fieldUserCode | fieldSecretKey}
+		return unreadEntry("is not an object")
 	}
 	var seen field
 	item.ForEach(func(key, value gjson.Result) bool {

@@ -160,10 +160,7 @@ func TestABadListIsToldByPlace(t *testing.T) {
 		"H001=hu\x00sh":       "entry 1 has a senderKey that holds a control character",
 		"H001=hush\xff":       "entry 1 has a senderKey that is not UTF-8",
 	} {
-		entries, err := ParseList(s)
-		if err == nil {
-			_, err = New(entries, "U", "hush")
-		}
+		_, err := New(ParseList(s), "U", "hush")
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", s, err, want)
 		}
