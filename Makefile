@@ -38,6 +38,7 @@ release: ## static binaries for linux, amd64 and arm64, with checksums, in dist/
 test: deps ## go vet and every test under the race detector, on a real redis-server
 	go vet ./...
 	go test -race -count=1 -timeout 10m ./...
+	cd internal/httpapi/openapi && go vet . && go test -count=1 . # deploy/openapi.yaml; a module of its own
 
 # No race detector: the code under test is other processes.
 .PHONY: test-deploy
