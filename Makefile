@@ -34,11 +34,12 @@ release: ## static binaries for linux, amd64 and arm64, with checksums, in dist/
 	@cd $(DIST) && sha256sum syncer-linux-* | tee SHA256SUMS
 
 # -count=1: tests that drive the built binary must not be answered from the test cache.
+# deploy/openapi.yaml is held against the daemon by a module of its own.
 .PHONY: test
 test: deps ## go vet and every test under the race detector, on a real redis-server
 	go vet ./...
 	go test -race -count=1 -timeout 10m ./...
-	cd internal/httpapi/openapi && go vet . && go test -count=1 . # deploy/openapi.yaml; a module of its own
+	cd internal/httpapi/openapi && go vet . && go test -count=1 .
 
 # No race detector: the code under test is other processes.
 .PHONY: test-deploy
