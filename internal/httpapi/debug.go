@@ -3,7 +3,7 @@ package httpapi
 import (
 	"log"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // registers with the default mux, which nobody serves
+	"net/http/pprof" // it also registers with the default mux, which nobody serves
 	"time"
 
 	"github.com/rs/zerolog"

@@ -293,7 +293,7 @@ func (v view) Omitted() int { return v.Hospitals.Matching - len(v.Hospitals.List
 // Visible is visible for the template.
 func (view) Visible(s any) string { return visible(fmt.Sprint(s)) }
 
-func count(n int) string { return number(uint64(max(n, 0))) } //nolint:gosec // not below 0
+func count(n int) string { return number(uint64(max(n, 0))) }
 
 // visible writes the characters that do not show, or that turn or hide others, as \u escapes:
 // a code or an error that came from outside looks like what it is.
