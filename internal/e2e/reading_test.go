@@ -89,6 +89,31 @@ func TestWhoAsksBehindAReadingThatWaitsThroughALongHoldIsTurnedAwayAtOnce(t *tes
 	}
 }
 
+func TestAListThatAHoldOvertakesInTheQueueIsSureMsFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001").quiet()
+	w.surem.each(func(c call) *reply {
+		if c.op == detail {
+			return &reply{status: http.StatusTooManyRequests, header: map[string]string{"Retry-After": "60"}, body: `{"code":"E429","message":"slow down"}`}
+		}
+		return nil
+	})
+	// The login takes the first slot, the read the one two seconds later, the pass the next.
+	d := w.start("SYNC_ON_START=true", "SUREM_RATE_LIMIT=0.5", "SUREM_RATE_BURST=1", "SYNC_TIMEOUT=7s", "SHUTDOWN_GRACE=1s")
+	eventually(t, soon, "the login is over", func() bool {
+		return d.metric(`syncer_surem_requests_total{operation="login",outcome="ok"}`) == 1
+	})
+	read := inBackground(func() answer { return d.read("H001", "T1") })
+	d.awaitWaiters(1)
+	list := d.asked(http.MethodGet, listPath("H001")) // joins the pass' reading, which has no deadline of its own
+	receive(t, soon, "the read", read).problem(t, http.StatusBadGateway)
+	a := receive(t, soon, "the list", list)
+	a.problem(t, http.StatusBadGateway)
+	if after := a.retryAfter(t); after < 30*time.Second {
+		t.Errorf("come back after %v, and SureM has asked for a minute", after)
+	}
+}
+
 func TestHospitalsOfOneSenderShareTheSummaryCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,8 @@ type reading struct {
 // Look reads one hospital's summaries now and compares its entries with them, sharing the
 // reading that others wait for. trigger is "list" or "manual". Its errors: the cause of ctx;
 // *surem.LimitError when SYNC_TIMEOUT passes, or would, before the rate limit has a slot, and
-// *surem.Error when that is a 429's doing; context.DeadlineExceeded after twice SYNC_TIMEOUT; flight.ErrClosed when shutting down.
+// *surem.Error when that is a 429's doing; context.DeadlineExceeded after twice SYNC_TIMEOUT;
+// flight.ErrClosed when shutting down.
 func (s *Syncer) Look(ctx context.Context, h hospitals.Hospital, trigger string) (Reading, error) {
 	r, err := s.ask(trigger, false, h)
 	if err != nil {
@@ -51,22 +52,29 @@ func (s *Syncer) Look(ctx context.Context, h hospitals.Hospital, trigger string)
 		case <-ctx.Done():
 			return Reading{}, context.Cause(ctx)
 		case <-slotBy.C:
-			if s.waits(r) {
-				return Reading{}, &surem.LimitError{RetryAfter: s.Timeout}
+			if err := s.late(r); err != nil {
+				return Reading{}, err
 			}
 		case <-answerBy.C:
-			if s.waits(r) {
-				return Reading{}, &surem.LimitError{RetryAfter: s.Timeout}
+			if err := s.late(r); err != nil {
+				return Reading{}, err
 			}
 			return Reading{}, fmt.Errorf("reading a hospital: no answer within %v: %w", 2*s.Timeout, context.DeadlineExceeded)
 		}
 	}
 }
 
-func (s *Syncer) waits(r *reading) bool {
+// late says what keeps r from its first slot, or nil when it does not wait for that.
+func (s *Syncer) late(r *reading) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return r.waiting && !r.begun
+	if !r.waiting || r.begun {
+		return nil
+	}
+	if err := r.turn.Lift(0); err != nil {
+		return err
+	}
+	return &surem.LimitError{RetryAfter: s.Timeout}
 }
 
 // ask puts hospitals of one sender key on the list of the reading that has not begun, which
