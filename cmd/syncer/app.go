@@ -75,6 +75,12 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 // measure adds the figures that are read when /metrics is.
 func (a *app) measure() {
 	a.metrics.Hospitals.Set(float64(len(a.cfg.Hospitals.All())))
+	a.metrics.GaugeFunc("syncer_redis_up", "1 when Redis answers a PING, else 0.", func() float64 {
+		if a.cache.Ping(context.Background()) != nil {
+			return 0
+		}
+		return 1
+	})
 	for name, figure := range map[string]struct {
 		help string
 		read func(flight.Stats) int
