@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,15 +208,19 @@ func configCommand(_ context.Context, args []string, stdout, stderr io.Writer) e
 	if err := parse(flags, args, stdout, "config [--markdown]: check the settings and print them", 0); err != nil {
 		return err
 	}
+	var text bytes.Buffer
 	if *markdown {
-		config.Markdown(stdout)
-		return nil
+		config.Markdown(&text)
+	} else {
+		cfg, _, err := load(stderr)
+		if err != nil {
+			return err
+		}
+		cfg.Print(&text)
 	}
-	cfg, _, err := load(stderr)
-	if err != nil {
-		return err
+	if _, err := text.WriteTo(stdout); err != nil {
+		return fmt.Errorf("printing the settings: %w", err)
 	}
-	cfg.Print(stdout)
 	return nil
 }
 
@@ -225,7 +230,9 @@ func versionCommand(_ context.Context, args []string, stdout, _ io.Writer) error
 		return err
 	}
 	v := buildVersion()
-	fmt.Fprintf(stdout, "syncer %s, commit %s, %s\n", v.version, v.commit, v.goVersion)
+	if _, err := fmt.Fprintf(stdout, "syncer %s, commit %s, %s\n", v.version, v.commit, v.goVersion); err != nil {
+		return fmt.Errorf("printing the version: %w", err)
+	}
 	return nil
 }
 
