@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/templates"
@@ -67,8 +66,6 @@ func (s *server) forget(w http.ResponseWriter, r *http.Request, h hospitals.Hosp
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, templates.ErrWrongType):
 		problem{Status: http.StatusConflict, Detail: "what stands under the template's key in Redis is no string, so it is not ours to delete"}.write(w)
-	case errors.Is(err, templates.ErrMoved):
-		s.fail(w, r, h, code, err, problem{Status: http.StatusServiceUnavailable, Detail: "the hospital's sender key or account has just changed; nothing was deleted", RetryAfter: time.Second})
 	default:
 		s.fail(w, r, h, code, err, redisAway)
 	}

@@ -86,8 +86,6 @@ func TestForgetting(t *testing.T) {
 		w.forget = func(context.Context, hospitals.Hospital, string) error { return err }
 		w.wantProblem(w.do("DELETE", "/v1/hospitals/H001/templates/T1"), status)
 	}
-	w.forget = func(context.Context, hospitals.Hospital, string) error { return templates.ErrMoved }
-	w.wantProblem(w.do("DELETE", "/v1/hospitals/H001/templates/T1"), 503)
 }
 
 func summaries(rows ...templates.Summary) templates.List {
