@@ -116,6 +116,21 @@ func TestTheLogHearsOfOurFaultsOnly(t *testing.T) {
 	}
 }
 
+func TestAFloodOfFailuresIsNoFloodOfTheLog(t *testing.T) {
+	w := newWorld(t).serve()
+	w.read = func(context.Context, hospitals.Hospital, string) (templates.Answer, error) {
+		return templates.Answer{}, &surem.Error{Op: "detail", Outcome: "server_error", Err: errors.New("away")}
+	}
+	began := time.Now()
+	for range 200 {
+		w.wantProblem(w.do("GET", "/v1/hospitals/H001/templates/T1"), 502)
+	}
+	most := failuresLogged * (2 + int(time.Since(began)/time.Second))
+	if n := strings.Count(w.log.String(), "request failed"); n < failuresLogged || n > most {
+		t.Errorf("%d lines about 200 failed requests, want %d in a second", n, failuresLogged)
+	}
+}
+
 func TestAClientThatLeftIsAnsweredNothing(t *testing.T) {
 	w := newWorld(t).serve()
 	began, ended := make(chan struct{}), make(chan error, 1)

@@ -66,8 +66,13 @@ type server struct {
 	gate *gate
 }
 
+// failuresLogged is how many failed requests the log hears of in a second: a load that fails
+// fails everyone who waits for it, and whoever asks while it cools.
+const failuresLogged = 20
+
 // New returns the handler of everything that contract §6 names.
 func New(o Options) http.Handler {
+	o.Log = o.Log.Sample(zerolog.LevelSampler{WarnSampler: &zerolog.BurstSampler{Burst: failuresLogged, Period: time.Second}})
 	s := &server{Options: o, gate: newGate(o.Tokens, o.Addr)}
 
 	v1 := http.NewServeMux()
