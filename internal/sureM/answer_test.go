@@ -324,6 +324,26 @@ func TestAStrangeBodyIsLoggedOnceAndShort(t *testing.T) {
 	}
 }
 
+func TestStrangeBodiesThatDifferEachTimeAreNoFlood(t *testing.T) {
+	t.Parallel()
+	v := newVendor(t)
+	n := 0
+	strange := func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, "<html>Reference #%d</html>", n)
+	}
+	v.detail, v.list = strange, strange
+	c, out := v.client(t, nil)
+	for range 5 {
+		_, _ = c.Detail(t.Context(), h001, "T1")
+		_, _ = c.Summaries(t.Context(), h001, nil)
+	}
+	if n := strings.Count(out.String(), "surem strange answer"); n != 2 {
+		t.Fatalf("%d lines about two operations with strange answers", n)
+	}
+}
+
 func TestADrippingBodyHoldsNobodyLongerThanTheTimeOut(t *testing.T) {
 	t.Parallel()
 	v := newVendor(t)

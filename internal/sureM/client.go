@@ -141,19 +141,26 @@ func (c *Client) mask(a *account, r *request, s string) string {
 	return s
 }
 
-// news remembers the last thing that was told, so that it is not told again each time.
+// newsAfter is how long what was told is no news.
+const newsAfter = time.Minute
+
+// news remembers what was told when, so that it is not told again each time.
 type news struct {
 	mu   sync.Mutex
-	last string
-	at   time.Time
+	told map[string]time.Time
 }
 
-func (n *news) isNews(s string) bool {
+// isNews reports whether what was not told for newsAfter, and counts it as told now. There
+// are to be few whats: they are remembered for good.
+func (n *news) isNews(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s == n.last && time.Since(n.at) < time.Minute {
+	if at, ok := n.told[what]; ok && time.Since(at) < newsAfter {
 		return false
 	}
-	n.last, n.at = s, time.Now()
+	if n.told == nil {
+		n.told = map[string]time.Time{}
+	}
+	n.told[what] = time.Now()
 	return true
 }
