@@ -20,13 +20,16 @@ const overdue = time.Minute
 // A pass begins no hospital once the next tick is due. That tick's pass begins as soon as the
 // one that runs has ended: it is late, and counted as run. While one tick waits like that,
 // those that follow are skipped, and counted so: every tick is counted once, as run when its
-// pass begins, or as skipped when it falls. (A tick that still waits when ctx ends is not.)
+// pass begins, or as skipped when it falls; one that still waits when ctx ends is not.
 // One that panics is logged, and the next one runs.
 func (s *Syncer) Schedule(ctx context.Context, schedule cron.Schedule, atOnce bool) {
 	s.expect(schedule)
 	waits := make(chan struct{}, 1)
 	ticker := cron.New(cron.WithLogger(cron.DiscardLogger))
 	ticker.Schedule(schedule, cron.FuncJob(func() {
+		if ctx.Err() != nil {
+			return
+		}
 		s.expect(schedule)
 		s.fell()
 		select {
