@@ -52,22 +52,30 @@ type Unit struct {
 // younger than x from then on. There are C − 1 of them at most, so that no more than
 // (C−1)/⌈B/2⌉ ticks pass x by before one looks at it. Heats may change meanwhile.
 func Plan(units []Unit, tick time.Duration, rate float64) []int {
-	byAccount := make(map[string][]int)
+	byAccount := make(map[string]*[]int)
+	var mine *[]int
 	for i, u := range units {
-		byAccount[u.Account] = append(byAccount[u.Account], i)
+		if i == 0 || u.Account != units[i-1].Account { // few accounts, mostly one
+			if mine = byAccount[u.Account]; mine == nil {
+				mine = new([]int)
+				byAccount[u.Account] = mine
+			}
+		}
+		*mine = append(*mine, i)
 	}
-	oldest := func(a, b int) int {
+	older := func(a, b int) int {
 		return cmp.Or(units[a].Last.Compare(units[b].Last), cmp.Compare(a, b))
 	}
 	accounts := make([][]int, 0, len(byAccount))
 	fits := true
-	for _, all := range byAccount {
+	for _, mine := range byAccount {
+		all := *mine
 		b := budget(len(all), tick, rate)
 		if len(all) > b {
 			fits = false
-			all = share(units, all, b, oldest)
+			all = share(units, all, b, older)
 		} else {
-			slices.SortFunc(all, oldest)
+			slices.SortFunc(all, older)
 		}
 		if len(all) > 0 {
 			accounts = append(accounts, all)
@@ -75,11 +83,11 @@ func Plan(units []Unit, tick time.Duration, rate float64) []int {
 	}
 	if fits {
 		all := slices.Concat(accounts...)
-		slices.SortFunc(all, oldest)
+		slices.SortFunc(all, older)
 		return all
 	}
 	// The order of a map must not show: the accounts stand as their first units do.
-	slices.SortFunc(accounts, func(a, b []int) int { return oldest(a[0], b[0]) })
+	slices.SortFunc(accounts, func(a, b []int) int { return older(a[0], b[0]) })
 	return interleave(accounts...)
 }
 
@@ -93,20 +101,20 @@ func budget(n int, tick time.Duration, rate float64) int {
 }
 
 // share takes b of an account's units, as Plan says.
-func share(units []Unit, all []int, b int, oldest func(a, b int) int) []int {
-	var hot, cold []int
+func share(units []Unit, all []int, b int, order func(a, b int) int) []int {
+	kept := [Hot + 1]oldest{}
+	for heat := range kept {
+		kept[heat] = oldest{n: b, order: order, bound: -1}
+	}
 	for _, i := range all {
-		switch units[i].Heat {
-		case Hot:
-			hot = append(hot, i)
-		case Cold:
-			cold = append(cold, i)
+		if heat := units[i].Heat; heat != None {
+			kept[heat].add(i)
 		}
 	}
-	hot, cold = first(hot, b, oldest), first(cold, b, oldest)
+	hot, cold := kept[Hot].list(), kept[Cold].list()
 	h, c := min(len(hot), b/2), min(len(cold), b/2)
 	for h+c < min(b, len(hot)+len(cold)) {
-		if c == len(cold) || h < len(hot) && oldest(hot[h], cold[c]) < 0 {
+		if c == len(cold) || h < len(hot) && order(hot[h], cold[c]) < 0 {
 			h++
 		} else {
 			c++
@@ -115,23 +123,29 @@ func share(units []Unit, all []int, b int, oldest func(a, b int) int) []int {
 	return interleave(hot[:h], cold[:c])
 }
 
-// first returns the first n of all in an order. It sorts little more than those: of 70,000
-// hospitals a tick takes some hundreds.
-func first(all []int, n int, order func(a, b int) int) []int {
-	few := make([]int, 0, min(len(all), 2*n))
-	bound := -1 // the n-th of those seen so far; -1: not known yet
-	for _, i := range all {
-		if bound >= 0 && order(bound, i) < 0 {
-			continue
-		}
-		if few = append(few, i); len(few) == 2*n {
-			slices.SortFunc(few, order)
-			few = few[:n]
-			bound = few[n-1]
-		}
+// oldest keeps the oldest of what it is shown, few of many: of 70,000 hospitals a tick takes
+// some hundreds.
+type oldest struct {
+	n     int // that are kept
+	order func(a, b int) int
+	few   []int // fewer than 2n, and all that can be among the n
+	bound int   // the n-th of those seen so far; -1: not known yet
+}
+
+func (o *oldest) add(i int) {
+	if o.bound >= 0 && o.order(o.bound, i) < 0 {
+		return
 	}
-	slices.SortFunc(few, order)
-	return few[:min(n, len(few))]
+	if o.few = append(o.few, i); len(o.few) == 2*o.n {
+		o.bound = o.list()[o.n-1]
+		o.few = o.few[:o.n]
+	}
+}
+
+// list returns what was kept, the oldest first.
+func (o *oldest) list() []int {
+	slices.SortFunc(o.few, o.order)
+	return o.few[:min(o.n, len(o.few))]
 }
 
 // interleave merges lists, each in its order, so that every beginning of the result holds

@@ -197,8 +197,8 @@ func (r *run) look(h int) {
 	r.looked[h] = r.now
 	r.units[h].Last = monday.Add(r.now)
 	var found order.Found
-	for t := range int32(templatesEach) {
-		switch tm := r.at(int32(h), t); {
+	for t := range templatesEach {
+		switch tm := r.at(h, t); {
 		case tm.state == refused:
 			found.More = true
 		case !r.holds(tm):
@@ -275,7 +275,7 @@ func (r *run) happen(e event) {
 	case list:
 		r.onDemand()
 		if r.lists {
-			r.look(int(e.h))
+			r.look(e.h)
 		}
 	case read:
 		r.read(e)
@@ -283,17 +283,17 @@ func (r *run) happen(e event) {
 }
 
 // viaCRM has a template submitted through the CRM, which has its entry deleted.
-func (r *run) viaCRM(h, t int32) {
+func (r *run) viaCRM(h, t int) {
 	r.forget(r.at(h, t))
 	r.submit(h, t, r.now)
 }
 
 // batch is a clinic that submits some of its approved templates.
 func (r *run) batch() {
-	h := int32(r.rng.IntN(len(r.units)))
+	h := r.rng.IntN(len(r.units))
 	console := r.rng.Float64() < atConsole
 	for range 1 + r.rng.IntN(batchMost) {
-		t := int32(r.rng.IntN(templatesEach))
+		t := r.rng.IntN(templatesEach)
 		switch tm := r.at(h, t); {
 		case tm.state != approved:
 		case console:
@@ -307,7 +307,7 @@ func (r *run) batch() {
 
 // block is a template that is closed at SureM's side, for some days.
 func (r *run) block() {
-	h, t := int32(r.rng.IntN(len(r.units))), int32(r.rng.IntN(templatesEach))
+	h, t := r.rng.IntN(len(r.units)), r.rng.IntN(templatesEach)
 	back := addOffice(r.now, time.Duration(r.rng.ExpFloat64()*float64(3*officeDay)))
 	if tm := r.at(h, t); tm.state == approved {
 		r.change(tm, closed, other)
@@ -317,7 +317,7 @@ func (r *run) block() {
 
 // read is a reader's detail call.
 func (r *run) read(e event) {
-	h := int(e.h)
+	h := e.h
 	tm := r.at(e.h, r.reads(e, r.now))
 	if r.order && r.holds(tm) && tm.cached == requested && r.now-r.looked[h] > verifyAfter {
 		if _, ok := r.pace.Take(monday.Add(r.now), verifyWithin); ok {

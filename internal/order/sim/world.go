@@ -58,7 +58,7 @@ type template struct {
 	state  state
 	cached state // absent when nothing is
 	kind   kind  // of the window that is open
-	turn   int32 // grows with each change, so that what was planned before is void
+	turn   int   // grows with each change, so that what was planned before is void
 	until  time.Duration
 	stale  time.Duration // since when the entry is wrong; 0 = it is right
 
@@ -68,8 +68,8 @@ type template struct {
 type event struct {
 	at   time.Duration
 	what uint8
-	h, t int32
-	turn int32
+	h, t int
+	turn int
 }
 
 const (
@@ -106,7 +106,7 @@ type world struct {
 }
 
 func newWorld(h int, rate float64, seed uint64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, uint64(h))), templates: make([]template, h*templatesEach)}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 0)), templates: make([]template, h*templatesEach)}
 	for i := range w.templates {
 		w.templates[i].state = approved
 	}
@@ -120,7 +120,7 @@ func newWorld(h int, rate float64, seed uint64) *world {
 	// In the steady state from the begin on: some are in review.
 	for i := range w.templates {
 		if w.rng.Float64() < inReview {
-			w.submit(int32(i/templatesEach), int32(i%templatesEach), 0)
+			w.submit(i/templatesEach, i%templatesEach, 0)
 		}
 	}
 	return w
@@ -155,7 +155,7 @@ func addOffice(t, d time.Duration) time.Duration {
 	}
 }
 
-func (w *world) submit(h, t int32, at time.Duration) {
+func (w *world) submit(h, t int, at time.Duration) {
 	tm := w.at(h, t)
 	tm.state = requested
 	tm.turn++
@@ -163,19 +163,19 @@ func (w *world) submit(h, t int32, at time.Duration) {
 	heap.Push(&w.agenda, event{at: addOffice(at, takes), what: decide, h: h, t: t, turn: tm.turn})
 }
 
-func (w *world) at(h, t int32) *template { return &w.templates[int(h)*templatesEach+int(t)] }
+func (w *world) at(h, t int) *template { return &w.templates[h*templatesEach+t] }
 
 // session puts a clinic's visit on the agenda.
 func (w *world) session(at time.Duration) {
 	if w.rng.Float64() < afterHours {
 		at += officeDay + time.Duration(w.rng.Float64()*float64(6*time.Hour)) // in the evening, mostly
 	}
-	h := int32(w.hospitals.draw(w.rng))
+	h := w.hospitals.draw(w.rng)
 	if w.rng.Float64() < listFirst {
 		heap.Push(&w.agenda, event{at: at, what: list, h: h})
 	}
 	for at += seconds(5); ; at += seconds(w.rng.ExpFloat64() * 40) {
-		heap.Push(&w.agenda, event{at: at, what: read, h: h, t: int32(w.ofClinic.draw(w.rng)), turn: int32(w.rng.IntN(1000))})
+		heap.Push(&w.agenda, event{at: at, what: read, h: h, t: w.ofClinic.draw(w.rng), turn: w.rng.IntN(1000)})
 		if w.rng.Float64() < 1/readsMean {
 			return
 		}
@@ -184,9 +184,9 @@ func (w *world) session(at time.Duration) {
 
 // reads says which template a read event is for. A clinic that awaits a decision looks for it
 // until a day after it has been made.
-func (w *world) reads(e event, now time.Duration) int32 {
+func (w *world) reads(e event, now time.Duration) int {
 	if float64(e.turn) < 1000*awaits {
-		for i := range int32(templatesEach) {
+		for i := range templatesEach {
 			t := (e.t + i) % templatesEach
 			if tm := w.at(e.h, t); tm.state == requested || tm.decided != 0 && now-tm.decided < 24*time.Hour {
 				return t
