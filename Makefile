@@ -62,6 +62,10 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 bench-flight: ## single-flight beside its peers, interleaved, as a table (two minutes)
 	cd internal/flight/bench && go run .
 
+.PHONY: sim
+sim: ## how long an entry can be wrong, simulated: the tables of deploy/staleness.md (some minutes)
+	go run ./internal/order/sim
+
 .PHONY: model
 model: ## the fence's model in its larger worlds (four minutes, 3 GB; the smaller ones run with the tests)
 	go test -count=1 -timeout 60m -v -run Interleaving ./internal/templates/fencemodel -args -deep

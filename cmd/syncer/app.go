@@ -11,6 +11,7 @@ import (
 
 	"alimtalk-syncer/internal/config"
 	"alimtalk-syncer/internal/flight"
+	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
 	"alimtalk-syncer/internal/sureM"
@@ -56,6 +57,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 			Observer: observer{a.metrics, log},
 		},
 		CoolDown: cfg.FlightFailureCooldown, CoolingMax: cfg.FlightMaxKeys, Metrics: a.metrics, Log: log,
+		Verify: func(ctx context.Context, h hospitals.Hospital) bool { return a.syncer.Verify(ctx, h) },
 	})
 	skip := make(map[templates.State]bool)
 	for _, state := range cfg.SyncSkipStatuses {
@@ -66,6 +68,9 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 		Hospitals: cfg.Hospitals, Source: a.surem, Cache: a.cache,
 		Skip: skip, Fields: cfg.SyncCompareAlso, DryRun: cfg.SyncDryRun,
 		Timeout: cfg.SyncTimeout, Concurrency: cfg.SyncConcurrency, Metrics: a.metrics, Log: log,
+		Rate: cfg.SureMRateLimit, Burst: cfg.SureMRateBurst, Shared: cfg.CacheShared,
+		VerifyAfter: cfg.CacheVerifyAfter, VerifyWithin: cfg.FlightLoaderTimeout,
+		Serving:   func() bool { return a.surem.State() == surem.StateOK },
 		Succeeded: a.heartbeat.beat,
 	})
 	a.measure()

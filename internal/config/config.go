@@ -44,6 +44,8 @@ type Config struct {
 	CacheKeyFormat   templates.KeyFormat `env:"CACHE_KEY_FORMAT,default=infotalk:template:{<hospitalId>}:<templateCode>" help:"the key of an entry: <hospitalId> and <templateCode> once each, the code last, the character after <hospitalId> one that no id may hold; not under alimtalk-syncer:. Braces are the Redis hash tag"`
 	CacheValueFormat string              `env:"CACHE_VALUE_FORMAT,default=document" help:"document, or keyv = {\"value\":document,\"expires\":unix-ms} as NestJS' cache-manager stores it"` // "document" or "keyv"
 	CacheTTL         time.Duration       `env:"CACHE_TTL,default=24h" min:"1s" max:"24h" help:"how long an entry lives"`
+	CacheShared      bool                `env:"CACHE_SHARED,default=true" help:"other programs write entries too. false = only syncers do: where a round of all hospitals does not fit into a tick, one with nothing cached is then not looked at"`
+	CacheVerifyAfter time.Duration       `env:"CACHE_VERIFY_AFTER,default=60s" min:"0s" max:"24h" help:"a read that hits an entry in review (REGISTERED, REQUESTED, or a word nobody knows), whose hospital was last looked at longer ago than this, waits for one look first; 0s = off"`
 
 	Hospitals     *hospitals.Directory `env:"HOSPITALS" secret:"true" help:"the hospitals, as H001=senderKey,H002=senderKey; an id is [A-Za-z0-9_-]{1,64}, each once. Exactly one of HOSPITALS and HOSPITALS_FILE is given"`                               // of either variable
 	HospitalsFile string               `env:"HOSPITALS_FILE" help:"a JSON list of {id, senderKey, userCode?, secretKey?}, at most 64 MiB, read again before a pass when its content has changed; a bad or empty new file changes nothing and is reported"` // "" with HOSPITALS

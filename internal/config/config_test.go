@@ -202,6 +202,8 @@ func TestDefaults(t *testing.T) {
 		"SYNC_COMPARE_ALSO":       len(c.SyncCompareAlso) == 0,
 		"SYNC_DRY_RUN":            !c.SyncDryRun,
 		"SYNC_HEARTBEAT_URL":      c.SyncHeartbeatURL == "",
+		"CACHE_SHARED":            c.CacheShared,
+		"CACHE_VERIFY_AFTER":      c.CacheVerifyAfter == time.Minute,
 		"FLIGHT_LOADER_TIMEOUT":   c.FlightLoaderTimeout == 15*time.Second,
 		"FLIGHT_MAX_KEYS":         c.FlightMaxKeys == 10000,
 		"FLIGHT_MAX_WAITERS":      c.FlightMaxWaiters == 1000,
@@ -218,8 +220,8 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has another default", name)
 		}
 	}
-	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 40 {
-		t.Errorf("%d fields, %d settings; this test and the README know 40", n, len(settings))
+	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 42 {
+		t.Errorf("%d fields, %d settings; this test and the README know 42", n, len(settings))
 	}
 }
 
@@ -233,6 +235,7 @@ func TestBothEdgesOfEveryBound(t *testing.T) {
 		"SUREM_RATE_BURST":        {[]string{"1", "10000"}, []string{"0", "10001"}},
 		"SUREM_MAX_RETRIES":       {[]string{"0", "10"}, []string{"-1", "11"}},
 		"CACHE_TTL":               {[]string{"1s", "24h"}, []string{"999ms", "24h0m1s"}},
+		"CACHE_VERIFY_AFTER":      {[]string{"0s", "24h"}, []string{"-1ns", "24h0m1s"}},
 		"SYNC_CONCURRENCY":        {[]string{"1", "256"}, []string{"0", "257"}},
 		"SYNC_TIMEOUT":            {[]string{"1ms", "1h"}, []string{"0s", "1h1ns"}},
 		"SYNC_SCHEDULE":           {[]string{"@every 1s", "* * * * * *"}, []string{"@every 999ms", "@every 0s"}},

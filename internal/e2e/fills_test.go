@@ -137,6 +137,10 @@ func TestEverythingElseTheDaemonKeepsHasItsPrefixTagAndTTL(t *testing.T) {
 	fences := 0
 	for _, k := range w.redis.keys("*") {
 		switch own := strings.HasPrefix(k, "alimtalk-syncer:"); {
+		case strings.HasPrefix(k, "alimtalk-syncer:hot:"), strings.HasPrefix(k, "alimtalk-syncer:cold:"): // of all hospitals, and in scripts of their own
+			if left := w.redis.ttl(k); left <= 0 {
+				t.Errorf("%s has no TTL", k)
+			}
 		case own:
 			fences++
 			if left := w.redis.ttl(k); left <= 0 {

@@ -32,6 +32,8 @@ func (s *Syncer) apply(h hospitals.Hospital, trigger string, r *Reading) (Plan, 
 		return Plan{}, err
 	}
 	plan := NewPlan(r.List.Summaries, entries, policy)
+	var deleted map[string]bool
+	defer func() { r.found = found(plan, entries, deleted) }()
 	if s.DryRun {
 		r.Report.Invalidated = plan.Delete
 		s.logChanges(EventWouldInvalidate, h, plan.Delete)
@@ -42,7 +44,7 @@ func (s *Syncer) apply(h hospitals.Hospital, trigger string, r *Reading) (Plan, 
 		for i, change := range plan.Delete {
 			codes[i] = change.Code
 		}
-		deleted, err := s.Cache.DeleteIf(s.life, h, codes, entries)
+		deleted, err = s.Cache.DeleteIf(s.life, h, codes, entries)
 		for _, change := range plan.Delete {
 			if deleted[change.Code] {
 				r.Report.Invalidated = append(r.Report.Invalidated, change)

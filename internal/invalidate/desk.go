@@ -25,7 +25,7 @@ type reading struct {
 	// Guarded by Syncer.mu.
 	want    map[string]hospitals.Hospital
 	turn    *surem.Turn
-	urgent  bool // a list or POST waits for it
+	urgent  bool // a reader, list or POST waits for it
 	ofPass  bool // a pass waits for it
 	waiting bool // for a slot
 	begun   bool
@@ -95,6 +95,7 @@ func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*r
 		if err := r.turn.Lift(s.Timeout); err != nil {
 			return nil, err // nor does the reading after it begin in time
 		}
+		r.urgent = true
 	}
 	if r.begun {
 		if r.next == nil {

@@ -19,12 +19,16 @@ const massChangeFloor = 20
 // that share a sender key share one reading. It begins no hospital once ctx has ended, and
 // returns when those that run are done; then the reports are fewer than the hospitals.
 func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospital) []Report {
+	return s.pass(ctx, trigger, s.plan(hs, 0, 0))
+}
+
+// pass is Pass for hospitals that are grouped by sender key and in their order.
+func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.Hospital) []Report {
 	began := time.Now()
 	s.Metrics.LastAttempt.Set(float64(began.Unix()))
 	s.progress.add(1, 0)
 	defer s.progress.add(-1, 0)
 
-	units := s.units(hs)
 	results := make([][]Report, len(units))
 	var workers sync.WaitGroup
 	turn := make(chan int)
@@ -35,9 +39,11 @@ func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospit
 			}
 		})
 	}
+	planned := 0
 	for i := range units {
+		planned += len(units[i])
 		if ctx.Err() != nil {
-			break
+			continue
 		}
 		select {
 		case turn <- i:
@@ -47,32 +53,8 @@ func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospit
 	close(turn)
 	workers.Wait()
 	reports := slices.Concat(results...)
-	s.account(trigger, len(hs), reports, began)
+	s.account(trigger, planned, reports, began)
 	return reports
-}
-
-// units groups hospitals by sender key, the one with the oldest last attempt first.
-func (s *Syncer) units(hs []hospitals.Hospital) [][]hospitals.Hospital {
-	s.mu.Lock()
-	attempts := make(map[string]time.Time, len(hs))
-	for _, h := range hs {
-		attempts[h.ID] = s.past.standings[h.ID].LastAttempt
-	}
-	s.mu.Unlock()
-	hs = slices.Clone(hs)
-	slices.SortStableFunc(hs, func(a, b hospitals.Hospital) int { return attempts[a.ID].Compare(attempts[b.ID]) })
-	at := make(map[hospitals.Sender]int)
-	var units [][]hospitals.Hospital
-	for _, h := range hs {
-		i, ok := at[h.Sender()]
-		if !ok {
-			i = len(units)
-			at[h.Sender()] = i
-			units = append(units, nil)
-		}
-		units[i] = append(units[i], h)
-	}
-	return units
 }
 
 // readUnit reads the hospitals of one sender key.
@@ -117,7 +99,7 @@ func (s *Syncer) account(trigger string, planned int, reports []Report, began ti
 	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("not_reached", planned-len(reports)).
 		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
 		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
-	if len(reports) == planned && ok > 0 {
+	if len(reports) == planned && (ok > 0 || planned == 0) {
 		s.Metrics.LastSuccess.SetToCurrentTime()
 		if s.Succeeded != nil {
 			s.Succeeded()

@@ -3,6 +3,7 @@ package invalidate
 import (
 	"time"
 
+	"alimtalk-syncer/internal/order"
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -31,6 +32,7 @@ type Reading struct {
 	CacheErr error // Redis did not confirm: not, or not wholly, compared
 
 	began time.Time
+	found order.Found // in the cache, where the report is ok
 }
 
 // allUnreadableText is the Error of a report that is ok all the same.

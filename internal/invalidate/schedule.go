@@ -15,42 +15,59 @@ import (
 const overdue = time.Minute
 
 // Schedule runs a pass at every tick, and one right away if atOnce says so, until ctx ends;
-// it returns when the pass that runs then is done. A tick that falls into a running pass is
-// skipped and counted; one that panics is logged, and the next one runs.
+// it returns when the pass that runs then is done.
+//
+// A pass begins no hospital once the next tick is due. That tick's pass begins as soon as the
+// one that runs has ended: it is late, and counted as run. While one tick waits like that,
+// those that follow are skipped, and counted so: every tick is counted once, as run when its
+// pass begins, or as skipped when it falls; one that still waits when ctx ends is not.
+// One that panics is logged, and the next one runs.
 func (s *Syncer) Schedule(ctx context.Context, schedule cron.Schedule, atOnce bool) {
 	s.expect(schedule)
+	waits := make(chan struct{}, 1)
 	ticker := cron.New(cron.WithLogger(cron.DiscardLogger))
 	ticker.Schedule(schedule, cron.FuncJob(func() {
-		s.expect(schedule)
-		if !s.passing.TryLock() {
-			s.Metrics.Ticks.WithLabelValues("skipped").Inc()
-			s.Log.Debug().Msg(EventTickSkipped)
+		if ctx.Err() != nil {
 			return
 		}
-		defer s.passing.Unlock()
-		s.Metrics.Ticks.WithLabelValues("run").Inc()
-		s.tick(ctx)
+		s.expect(schedule)
+		s.fell()
+		select {
+		case waits <- struct{}{}:
+		default:
+			s.Metrics.Ticks.WithLabelValues("skipped").Inc()
+			s.Log.Debug().Msg(EventTickSkipped)
+		}
 	}))
-	if atOnce && s.passing.TryLock() {
-		ticker.Start()
-		s.tick(ctx)
-		s.passing.Unlock()
-	} else {
-		ticker.Start()
+	ticker.Start()
+	if atOnce {
+		s.tick(ctx, schedule)
 	}
-	<-ctx.Done()
+	for ctx.Err() == nil {
+		select {
+		case <-waits:
+			s.Metrics.Ticks.WithLabelValues("run").Inc()
+			s.tick(ctx, schedule)
+		case <-ctx.Done():
+		}
+	}
 	<-ticker.Stop().Done()
 }
 
 // tick is one scheduled pass. It survives a panic of its own; readings survive theirs.
-func (s *Syncer) tick(ctx context.Context) {
+func (s *Syncer) tick(ctx context.Context, schedule cron.Schedule) {
 	defer func() {
 		if value := recover(); value != nil {
 			s.Log.Error().Str("error", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg(EventPanic)
 		}
 	}()
 	s.Reload()
-	s.Pass(ctx, TriggerSchedule, s.Hospitals.All())
+	s.learn()
+	next := s.begins(schedule)
+	ctx, cancel := context.WithDeadline(ctx, next)
+	defer cancel()
+	s.pass(ctx, TriggerSchedule, s.plan(s.Hospitals.All(), time.Until(next), s.Rate))
+	s.correct()
 }
 
 // Reload reads the hospitals file again if its content has changed. A bad file changes
@@ -87,6 +104,26 @@ func (s *Syncer) expect(schedule cron.Schedule) {
 	s.next = schedule.Next(time.Now())
 }
 
+// begins notes that a tick's pass begins, and returns when the next tick falls.
+func (s *Syncer) begins(schedule cron.Schedule) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = time.Time{}
+	if now := time.Now(); !s.next.After(now) {
+		return schedule.Next(now) // it is just falling
+	}
+	return s.next
+}
+
+// fell notes that a tick has fallen whose pass has not begun.
+func (s *Syncer) fell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due.IsZero() {
+		s.due = time.Now()
+	}
+}
+
 // Healthy says why the process makes no progress, or nil: a tick is a minute overdue with no
 // pass running, or a running pass has finished no hospital for 3 × SYNC_TIMEOUT + 60 s, its
 // waits for the rate limit aside. It asks neither Redis nor SureM.
@@ -94,6 +131,9 @@ func (s *Syncer) Healthy() error {
 	runs, quiet := s.progress.stuck()
 	s.mu.Lock()
 	next := s.next
+	if !s.due.IsZero() {
+		next = s.due
+	}
 	s.mu.Unlock()
 	late := time.Since(next)
 	switch limit := 3*s.Timeout + time.Minute; {

@@ -86,6 +86,7 @@ type Recovery struct {
 type standing struct {
 	HospitalStatus
 	looked time.Time // the last successful look began: what it saw was no older
+	sure   bool      // a look has shown what it holds, and what we know of that was not lost since
 }
 
 // history is what is remembered. Syncer.mu guards it.
@@ -135,6 +136,9 @@ func (s *Syncer) remember(results map[string]Reading) {
 			s.Log.Info().Str("hospital", id).Msg(EventRecovered)
 		}
 		s.past.note(id, was, r, failure, now)
+		if r.Report.OK && !r.Report.DryRun {
+			s.found[id] = r.found
+		}
 	}
 	s.Metrics.Failing.Set(float64(s.past.failing))
 }
@@ -195,7 +199,7 @@ func (p *history) told(c PastChange) bool {
 
 // note remembers how a look at a hospital ended.
 func (p *history) note(id string, was standing, r Reading, failure string, now time.Time) {
-	n := standing{looked: was.looked, HospitalStatus: HospitalStatus{
+	n := standing{looked: was.looked, sure: was.sure || r.Report.OK && !r.Report.DryRun, HospitalStatus: HospitalStatus{
 		HospitalID: id, OK: r.Report.OK, LastAttempt: now, LastSuccess: was.LastSuccess, Error: failure,
 		Listed: r.Report.Listed, Compared: r.Report.Compared, Skipped: r.Report.Skipped, BadRows: r.Report.BadRows,
 		WrongType: r.Report.WrongType, Invalidated: len(r.Report.Invalidated), DurationMS: r.Report.DurationMS,

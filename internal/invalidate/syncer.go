@@ -7,8 +7,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/order"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -16,7 +18,7 @@ import (
 // What asks for a reading; the label of syncer_invalidations_total.
 const (
 	TriggerSchedule = "schedule"
-	TriggerList     = "list"
+	TriggerList     = "list"   // and a read that has its hit verified
 	TriggerManual   = "manual" // POST …/sync and `syncer sync`
 )
 
@@ -31,6 +33,7 @@ const (
 	EventHospitalsFile   = "hospitals file"
 	EventPanic           = "panic"
 	EventTickSkipped     = "tick skipped"
+	EventHoldings        = "holdings" // which hospitals hold entries cannot be read or written
 )
 
 // Source is where summaries come from.
@@ -50,9 +53,17 @@ type Options struct {
 	DryRun      bool                     // delete nothing and fence nothing; promises nothing
 	Timeout     time.Duration            // of one hospital (SYNC_TIMEOUT)
 	Concurrency int                      // sender keys at once in a pass
-	Metrics     *metrics.Metrics
-	Log         zerolog.Logger
-	Succeeded   func() // called after a pass that counts as a success; must return at once; nil = nobody
+	Rate        float64                  // calls per second of an account (SUREM_RATE_LIMIT); 0 = no limit
+	Burst       int                      // of them at once
+	Shared      bool                     // others write entries too (CACHE_SHARED)
+
+	VerifyAfter  time.Duration // age of a look past which a hit in a pending state waits for one (CACHE_VERIFY_AFTER); 0 = never
+	VerifyWithin time.Duration // how long it waits at most
+	Serving      func() bool   // false: SureM would not answer a look now; nil = it would
+
+	Metrics   *metrics.Metrics
+	Log       zerolog.Logger
+	Succeeded func() // called after a pass that counts as a success; must return at once; nil = nobody
 }
 
 // Syncer reads hospitals and invalidates their entries, in scheduled passes and on demand.
@@ -61,22 +72,32 @@ type Syncer struct {
 	life     context.Context // of every reading; ended by Close
 	kill     context.CancelFunc
 	running  sync.WaitGroup // readings
-	passing  sync.Mutex     // held by the pass that runs
 	progress progress
+	began    time.Time // the process, as it were
+
+	verifying *flight.Group[hospitals.Hospital, bool] // looks that readers wait for
 
 	mu     sync.Mutex // guards what follows
 	closed bool
 	desk   map[hospitals.Sender]*reading
 	past   history
-	next   time.Time // tick that is due next; zero before Schedule
+	next   time.Time                // tick that comes next; zero before Schedule
+	due    time.Time                // tick whose pass has not begun; zero: none
+	known  map[string]order.Holding // by hospital id, as Redis said at the last tick
+	found  map[string]order.Found   // by hospital id: looks since the last correction
+	paces  map[string]order.Pace    // by account: of verifying looks
+
+	holdingsFault string // why known could not be read or corrected last; "" = it could
 }
 
 // New returns a Syncer; Close ends it.
 func New(o Options) *Syncer {
 	life, kill := context.WithCancel(context.Background())
 	return &Syncer{
-		Options: o, life: life, kill: kill,
-		desk: make(map[hospitals.Sender]*reading), past: history{standings: make(map[string]standing)},
+		Options: o, life: life, kill: kill, began: time.Now(),
+		verifying: flight.New[hospitals.Hospital, bool](flight.Options{LoaderTimeout: o.VerifyWithin}),
+		desk:      make(map[hospitals.Sender]*reading), past: history{standings: make(map[string]standing)},
+		known: make(map[string]order.Holding), found: make(map[string]order.Found), paces: make(map[string]order.Pace),
 	}
 }
 
@@ -96,4 +117,5 @@ func (s *Syncer) Close(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	s.kill()
+	_ = s.verifying.Close(ctx) // what waits for a reading ends with it
 }

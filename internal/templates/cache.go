@@ -142,8 +142,10 @@ func (c *Cache) Look(ctx context.Context, h hospitals.Hospital, code string) (Lo
 	}
 }
 
-// Store writes a document where nothing stands, if token is still the fence's. It reports
-// whether it was written; ErrMoved when the hospital is no longer what it was.
+// Store writes a document where nothing stands, if token is still the fence's, and notes in
+// the same round trip that the hospital holds it (Holdings). It reports whether it was written,
+// also beside an error, which then says that it was not noted; ErrMoved when the hospital is
+// no longer what it was.
 func (c *Cache) Store(ctx context.Context, h hospitals.Hospital, code, token string, doc Document) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -154,9 +156,16 @@ func (c *Cache) Store(ctx context.Context, h hospitals.Hospital, code, token str
 	if c.Keyv {
 		value = `{"value":` + doc.Raw + `,"expires":` + strconv.FormatInt(time.Now().Add(c.TTL).UnixMilli(), 10) + `}`
 	}
-	stored, err := storeScript.Run(ctx, c.rdb, c.entryAndFence(h, code), token, value, c.TTL.Milliseconds()).Bool()
+	pipe := c.rdb.Pipeline()
+	store := storeScript.Eval(ctx, pipe, c.entryAndFence(h, code), token, value, c.TTL.Milliseconds())
+	note := c.note(ctx, pipe, doc.Status.State().Pending(), h.ID)
+	_, _ = pipe.Exec(ctx) // the first error of any command: each is asked for its own
+	stored, err := store.Bool()
 	if err != nil {
 		return false, fmt.Errorf("storing an entry: %w", err)
+	}
+	if stored && note.Err() != nil {
+		return true, fmt.Errorf("noting that a hospital holds an entry: %w", note.Err())
 	}
 	return stored, nil
 }

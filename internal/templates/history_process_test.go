@@ -342,19 +342,26 @@ func (p *process) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 					value, _ := answer[1].(string)
 					h.stands(value)
 				}
-			case int64: // store: token, entry, life
-				if value, ok := args[len(args)-2].(string); ok && answer == 1 {
-					h.stands(value)
-				}
 			}
 		}
 		return err
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook: it notes what a pass reads after its fence.
+// ProcessPipelineHook implements redis.Hook: it notes what a pass reads after its fence, and
+// what a load has stored. Stores leave late, and their replies are held back, now and then.
 func (p *process) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if store, ok := cmds[0].(*redis.Cmd); ok {
+			p.dawdle(ctx)
+			defer p.dawdle(ctx)
+			err := next(ctx, cmds)
+			args := store.Args() // the last ones: token, entry, life
+			if value, ok := args[len(args)-2].(string); ok && store.Val() == int64(1) {
+				p.history.stands(value)
+			}
+			return err
+		}
 		err := next(ctx, cmds)
 		for _, cmd := range cmds {
 			if get, ok := cmd.(*redis.StringCmd); ok && get.Err() == nil {

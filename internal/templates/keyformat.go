@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 
@@ -53,3 +55,9 @@ func (f KeyFormat) FenceKey(hospitalID string) string {
 
 // String returns the format as it was given.
 func (f KeyFormat) String() string { return f.before + hospitalMark + f.between + codeMark }
+
+// hash tells formats apart in the keys of what is kept for all hospitals together.
+func (f KeyFormat) hash() string {
+	sum := sha256.Sum256([]byte(f.String()))
+	return hex.EncodeToString(sum[:8])
+}

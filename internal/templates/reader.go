@@ -62,11 +62,16 @@ type ReaderOptions struct {
 	Metrics    *metrics.Metrics
 	Log        zerolog.Logger
 	CoolingMax int // keys that cool at a time, the oldest forgotten first; at least 1
+	// Verify has the hospital looked at if that was not done lately, and waits for it: a hit in
+	// a pending state may be wrong by now. True: there was a look, so what Redis holds may be
+	// another than before. nil = hits are served as they are.
+	Verify func(ctx context.Context, h hospitals.Hospital) bool
 }
 
 // Reader reads template details through the cache: cache → single-flight → cache again →
 // SureM → store if the fence stands → answer.
 type Reader struct {
+	verify   func(context.Context, hospitals.Hospital) bool
 	cache    *Cache
 	source   Source
 	flights  *flight.Group[Key, Answer]
@@ -79,6 +84,7 @@ type Reader struct {
 // NewReader returns a Reader; Close ends it.
 func NewReader(o ReaderOptions) *Reader {
 	return &Reader{
+		verify:  o.Verify,
 		cache:   o.Cache,
 		source:  o.Source,
 		flights: flight.New[Key, Answer](o.Flight),
@@ -102,7 +108,12 @@ func (r *Reader) Read(ctx context.Context, h hospitals.Hospital, code string) (A
 		r.metrics.CacheReads.WithLabelValues("error").Inc()
 	case entry.Kind == Readable:
 		r.metrics.CacheReads.WithLabelValues("hit").Inc()
-		return Answer{Document: entry.Doc.Raw, Via: Hit}, nil
+		if entry = r.verified(ctx, h, code, entry); entry.Kind == Readable {
+			return Answer{Document: entry.Doc.Raw, Via: Hit}, nil
+		}
+		if ctx.Err() != nil {
+			return Answer{}, context.Cause(ctx)
+		}
 	default:
 		r.metrics.CacheReads.WithLabelValues("miss").Inc()
 	}
@@ -133,6 +144,17 @@ func (r *Reader) Read(ctx context.Context, h hospitals.Hospital, code string) (A
 		answer.Via = Collapsed
 	}
 	return answer, nil
+}
+
+// verified returns the entry of a hit once its hospital has been looked at, where its state
+// asks for that: as it was, or what stands there after the look. When Redis does not say, that
+// is nothing, and the read goes on as a miss.
+func (r *Reader) verified(ctx context.Context, h hospitals.Hospital, code string, entry Entry) Entry {
+	if r.verify == nil || !entry.Doc.Status.State().Pending() || !r.verify(ctx, h) {
+		return entry
+	}
+	entry, _ = r.cache.Get(ctx, h, code)
+	return entry
 }
 
 // load is one run: it looks again, asks SureM and fills the cache. Its result goes to those
@@ -181,12 +203,12 @@ func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital
 // filled counts a fill, which may fail without failing the read, and logs a failure when it
 // is another one than before.
 func (r *Reader) filled(h hospitals.Hospital, code string, stored bool, err error) {
-	result, failure := "stored", ""
-	switch {
-	case err != nil && !errors.Is(err, ErrMoved):
+	result, failure := "refused", ""
+	if err != nil && !errors.Is(err, ErrMoved) {
 		result, failure = "error", failureClass(err)
-	case !stored:
-		result = "refused"
+	}
+	if stored {
+		result = "stored" // with an error: it was not noted
 	}
 	r.metrics.CacheWrites.WithLabelValues(result).Inc()
 	if last := r.lastFill.Swap(&failure); failure != "" && (last == nil || *last != failure) {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/order"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -61,6 +62,8 @@ var scripts = map[string]script{
 		}
 		return entry, fence, "[0]"
 	}},
+	"note":   {[]string{"alimtalk-syncer:hot:x"}, []any{60_000, "H001"}, untouched("1")},
+	"unnote": {[]string{"alimtalk-syncer:hot:x"}, []any{"H001", 1}, untouched("0")},
 	"forget": {[]string{entryKey, fenceKey}, nil, func(entry, fence string) (string, string, string) {
 		switch entry {
 		case otherType:
@@ -71,6 +74,11 @@ var scripts = map[string]script{
 			return "", "", "1"
 		}
 	}},
+}
+
+// untouched is a script that has nothing to do with the entry and the fence.
+func untouched(answer string) func(entry, fence string) (string, string, string) {
+	return func(entry, fence string) (string, string, string) { return entry, fence, answer }
 }
 
 func TestAScriptThatRunsTwiceLeavesWhatOneRunLeaves(t *testing.T) {
@@ -286,6 +294,13 @@ func everything(ctx context.Context, cache *templates.Cache, h hospitals.Hospita
 	}
 	if deleted, err := cache.DeleteIf(ctx, h, codes[1:], seen); err != nil || len(deleted) != 2 {
 		return fmt.Errorf("deleted %v: %w", deleted, err)
+	}
+	known, err := cache.Holdings(ctx)
+	if err != nil || known[h.ID].Hot == 0 {
+		return fmt.Errorf("holdings %v: %w", known, err)
+	}
+	if err := cache.Correct(ctx, []templates.Correction{{HospitalID: h.ID, Was: known[h.ID], Is: order.Holding{Cold: known[h.ID].Hot}}}); err != nil {
+		return err
 	}
 	return cache.Forget(ctx, h, codes[0])
 }

@@ -15,6 +15,10 @@ const (
 	Deleted    State = "DELETED"
 )
 
+// Pending reports whether a reviewer's decision is to be expected: the state is none of
+// APPROVED, REJECTED and DELETED. A word nobody knows may mean anything, so it is pending.
+func (s State) Pending() bool { return s != Approved && s != Rejected && s != Deleted }
+
 // words are the spellings seen at SureM and its sister vendors.
 var words = map[string]State{
 	"REGISTERED": Registered, "REG": Registered,

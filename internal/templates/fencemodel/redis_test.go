@@ -27,7 +27,11 @@ var commands = map[string][]string{
 	"read":      {"GET entry"},
 	"delete_if": {"GET entry", "DEL entry"},
 	"forget":    {"DEL fence", "TYPE entry", "DEL entry"},
-	"ping":      {"PING"}, // /readyz; no part of the protocol
+	// What follows is no part of the protocol.
+	"ping":     {"PING"}, // /readyz
+	"note":     {"PEXPIRE set", "PTTL set", "ZADD set GT", "ZREMRANGEBYSCORE set"},
+	"unnote":   {"ZREM set", "ZSCORE set"},
+	"holdings": {"ZRANGEWITHSCORES", "ZRANGEWITHSCORES"},
 }
 
 // command is one on its way to Redis.
