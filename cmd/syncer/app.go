@@ -96,6 +96,12 @@ func (a *app) measure() {
 	} {
 		a.metrics.GaugeFunc(name, figure.help, func() float64 { return float64(figure.read(a.reader.Stats())) })
 	}
+	a.metrics.GaugeFunc("syncer_surem_breaker_open", "1 while the breaker of an account at SureM is open.", func() float64 {
+		if a.surem.BreakerOpen() {
+			return 1
+		}
+		return 0
+	})
 	for name, figure := range map[string]struct {
 		help string
 		read func(*redis.PoolStats) uint32

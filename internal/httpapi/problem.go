@@ -71,6 +71,8 @@ func problemFor(err error) problem {
 		return shuttingDown
 	case errors.Is(err, flight.ErrDeadline):
 		return problem{Status: http.StatusGatewayTimeout, Detail: "loading from SureM took longer than FLIGHT_LOADER_TIMEOUT"}
+	case errors.As(err, &vendor) && errors.Is(err, surem.ErrOpen):
+		return problem{Status: http.StatusServiceUnavailable, Detail: "most calls to SureM fail just now, so it is asked only now and then", RetryAfter: vendor.RetryAfter}
 	case errors.As(err, &vendor):
 		return problem{Status: http.StatusBadGateway, Detail: vendor.Public(), RetryAfter: vendor.RetryAfter}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -103,7 +105,7 @@ var (
 )
 
 // fail answers a request that came to nothing. Of faults that are not the caller's the log
-// hears too. A client that has left is answered nothing; one that was cut by the end of the
+// hears too, those aside that an open breaker has told of once for all. A client that has left is answered nothing; one that was cut by the end of the
 // server's base context still is.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, h hospitals.Hospital, code string, err error, p problem) {
 	if r.Context().Err() != nil {
@@ -112,7 +114,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, h hospitals.Hospit
 		}
 		p = problem{Status: shuttingDown.Status, Detail: shuttingDown.Detail, Report: p.Report}
 	}
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && !errors.Is(err, surem.ErrOpen) {
 		line := s.Log.Warn().Str("hospital", h.ID).Int("status", p.Status).Err(err)
 		if code != "" {
 			line = line.Str("code", code)

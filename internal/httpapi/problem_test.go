@@ -19,6 +19,7 @@ func TestEveryFailureOfAReadHasItsStatus(t *testing.T) {
 	w := newWorld(t).serve()
 	away := &surem.Error{Op: "detail", Message: "vendor text", Err: context.DeadlineExceeded}
 	later := &surem.Error{Op: "detail", RetryAfter: 1200 * time.Millisecond, Err: errors.New("server error")}
+	breaker := &surem.Error{Op: "detail", RetryAfter: 7 * time.Second, Err: surem.ErrOpen}
 	for name, c := range map[string]struct {
 		err        error
 		status     int
@@ -35,6 +36,9 @@ func TestEveryFailureOfAReadHasItsStatus(t *testing.T) {
 		"SureM away, later":  {later, 502, "2"},
 		"cooling":            {&templates.CoolingError{Err: away, RetryAfter: 300 * time.Millisecond}, 502, "1"},
 		"cooling, longer":    {&templates.CoolingError{Err: later, RetryAfter: 300 * time.Millisecond}, 502, "2"},
+		"breaker open":       {breaker, 503, "7"},
+		"breaker, cooling":   {&templates.CoolingError{Err: breaker, RetryAfter: 300 * time.Millisecond}, 503, "7"},
+		"breaker, cools on":  {&templates.CoolingError{Err: breaker, RetryAfter: time.Minute}, 503, "60"},
 		"closed":             {flight.ErrClosed, 503, ""},
 		"cut":                {context.Canceled, 503, ""},
 		"deadline":           {flight.ErrDeadline, 504, ""},
@@ -75,6 +79,7 @@ func TestWhyAListCannotBeRead(t *testing.T) {
 		{listErr: errors.New("vendor text"), status: 502},
 		{listErr: &surem.LimitError{RetryAfter: time.Second}, status: 429, retryAfter: "1"},
 		{lookErr: &surem.LimitError{RetryAfter: 5 * time.Second}, status: 429, retryAfter: "5"},
+		{listErr: &surem.Error{Op: "summaries", RetryAfter: 7 * time.Second, Err: surem.ErrOpen}, status: 503, retryAfter: "7"},
 		{lookErr: flight.ErrClosed, status: 503},
 		{lookErr: context.DeadlineExceeded, status: 504},
 	} {
@@ -104,6 +109,7 @@ func TestTheLogHearsOfOurFaultsOnly(t *testing.T) {
 	}
 	fail(surem.ErrNotFound)
 	fail(flight.ErrTooManyKeys)
+	fail(&surem.Error{Op: "detail", Err: surem.ErrOpen}) // told by the client, once for all
 	w.do("GET", "/v1/hospitals/H001/templates/%00")
 	w.do("PUT", "/v1/hospitals/H001/templates/T1")
 	if got := w.log.String(); got != "" {

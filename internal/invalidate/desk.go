@@ -128,7 +128,7 @@ func (s *Syncer) start(r *reading) {
 		r.turn = surem.NewTurn(r.urgent,
 			func() { watch.stop(); pause(true); s.setWaiting(r, true) },
 			func() { watch.start(); pause(false); s.setWaiting(r, false) })
-		r.turn.Left = watch.remaining
+		r.turn.Left, r.turn.Probe = watch.remaining, true
 		ctx, cancel = watched, func() { stop(); pause(false) }
 	} else {
 		ctx, cancel = context.WithTimeout(s.life, s.Timeout)

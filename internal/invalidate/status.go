@@ -87,6 +87,7 @@ type standing struct {
 	HospitalStatus
 	looked time.Time // the last successful look began: what it saw was no older
 	sure   bool      // a look has shown what it holds, and what we know of that was not lost since
+	told   bool      // the log has said that it fails
 }
 
 // history is what is remembered. Syncer.mu guards it.
@@ -129,12 +130,16 @@ func (s *Syncer) remember(results map[string]Reading) {
 		s.count(r.Report)
 		s.noteChanges(id, was.looked, now, r.Report)
 		failure := cut(r.public(), maxError)
+		told := was.told && failure != ""
 		switch {
-		case failure != "" && failure != was.Error:
+		case errors.Is(r.ListErr, surem.ErrOpen): // which is told once for all hospitals
+		case failure != "" && (failure != was.Error || !told):
 			s.Log.Warn().Str("hospital", id).Str("error", r.Report.Error).Msg(EventFailing)
-		case failure == "" && was.Error != "":
+			told = true
+		case was.told && !told:
 			s.Log.Info().Str("hospital", id).Msg(EventRecovered)
 		}
+		was.told = told
 		s.past.note(id, was, r, failure, now)
 		if r.Report.OK && !r.Report.DryRun {
 			s.found[id] = r.found
@@ -197,9 +202,9 @@ func (p *history) told(c PastChange) bool {
 	return false
 }
 
-// note remembers how a look at a hospital ended.
+// note remembers how a look at a hospital ended; was.told is already this look's.
 func (p *history) note(id string, was standing, r Reading, failure string, now time.Time) {
-	n := standing{looked: was.looked, sure: was.sure || r.Report.OK && !r.Report.DryRun, HospitalStatus: HospitalStatus{
+	n := standing{looked: was.looked, told: was.told, sure: was.sure || r.Report.OK && !r.Report.DryRun, HospitalStatus: HospitalStatus{
 		HospitalID: id, OK: r.Report.OK, LastAttempt: now, LastSuccess: was.LastSuccess, Error: failure,
 		Listed: r.Report.Listed, Compared: r.Report.Compared, Skipped: r.Report.Skipped, BadRows: r.Report.BadRows,
 		WrongType: r.Report.WrongType, Invalidated: len(r.Report.Invalidated), DurationMS: r.Report.DurationMS,

@@ -60,6 +60,12 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 			return c.end(ctx, a, r, failure) // what it met says more than that its next attempt got no slot
 		}
 		r.turn.served()
+		if wait := a.breaker.pass(r.turn.probes()); wait > 0 {
+			if failure == nil {
+				return open(r.op, wait)
+			}
+			return c.end(ctx, a, r, failure)
+		}
 		if r.token != nil {
 			r.token = a.newest(r.token) // there may have been a login while it queued
 		}
@@ -67,7 +73,7 @@ func (c *Client) send(ctx context.Context, a *account, r *request) error {
 		if failure != nil && failure.Outcome == outcomeLimited {
 			c.hold(a, r, failure)
 		}
-		if !c.pause(ctx, r, failure, pauses.NextBackOff()) {
+		if !c.pause(ctx, a, r, failure, pauses.NextBackOff()) {
 			return c.end(ctx, a, r, failure)
 		}
 	}
@@ -82,10 +88,10 @@ func (c *Client) hold(a *account, r *request, failure *Error) {
 }
 
 // pause waits before another attempt, and reports false when there is none to be made: the
-// failure will not pass, the retries are used up, or the pause that SureM asks for, or ours,
-// lies beyond what is left of the call's time.
-func (c *Client) pause(ctx context.Context, r *request, failure *Error, ours time.Duration) bool {
-	if failure == nil || !failure.transient() || r.retries >= c.o.MaxRetries || ctx.Err() != nil {
+// failure will not pass, the retries are used up, the breaker is open, or the pause that
+// SureM asks for, or ours, lies beyond what is left of the call's time.
+func (c *Client) pause(ctx context.Context, a *account, r *request, failure *Error, ours time.Duration) bool {
+	if failure == nil || !failure.transient() || r.retries >= c.o.MaxRetries || ctx.Err() != nil || a.breaker.isOpen() {
 		return false
 	}
 	length := max(failure.RetryAfter, ours)
@@ -110,7 +116,10 @@ func (c *Client) end(ctx context.Context, a *account, r *request, failure *Error
 		return nil
 	}
 	if failure.Outcome != outcomeCancelled {
-		c.note(a, failure, func() { c.away = failure.transient() && failure.Outcome != outcomeLimited })
+		c.note(a, failure, func() { c.away = failure.isAway() })
+	}
+	if failure.isAway() && a.breaker.isOpen() {
+		failure.open, failure.RetryAfter = true, max(failure.RetryAfter, a.breaker.wait(), time.Second)
 	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -139,7 +148,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// attempt makes one HTTP call and counts it. This is where a breaker would stand.
+// attempt makes one HTTP call and counts it.
 func (c *Client) attempt(ctx context.Context, a *account, r *request) *Error {
 	r.began = time.Now()
 	failure := c.exchange(ctx, a, r)
@@ -149,6 +158,7 @@ func (c *Client) attempt(ctx context.Context, a *account, r *request) *Error {
 	}
 	c.o.Metrics.SureMRequests.WithLabelValues(r.op, outcome).Inc()
 	c.o.Metrics.SureMDuration.WithLabelValues(r.op).Observe(time.Since(r.began).Seconds())
+	c.weigh(a, r, failure)
 	return failure
 }
 

@@ -50,6 +50,7 @@ type Client struct {
 	mu       sync.Mutex // guards what follows
 	accounts map[string]*account
 	refused  map[*account]bool // whose last login or fresh token was refused
+	open     map[*account]bool // whose breaker is open
 	away     bool              // the last call failed on the way, or by a 5xx
 	told     State             // by the last line about it in the log
 }
@@ -69,6 +70,7 @@ func New(o Options) *Client {
 		log:       o.Log,
 		accounts:  map[string]*account{},
 		refused:   map[*account]bool{},
+		open:      map[*account]bool{},
 		told:      StateOK,
 	}
 }
@@ -120,6 +122,7 @@ func (c *Client) account(userCode string) *account {
 	a := c.accounts[userCode]
 	if a == nil {
 		a = &account{userCode: userCode, limiter: newLimiter(c.o.RateLimit, c.o.RateBurst)}
+		a.breaker = newBreaker(func(open bool, why *Error) { c.breakerTold(a, open, why) })
 		c.accounts[userCode] = a
 	}
 	return a

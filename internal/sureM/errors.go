@@ -42,12 +42,14 @@ const (
 // sender key or a URL.
 type Error struct {
 	Op         string        // "login", "summaries" or "detail"
-	Outcome    string        // one of metrics.Outcomes
+	Outcome    string        // one of metrics.Outcomes; "cancelled" also when no call was made
 	Status     int           // HTTP status, 0 without an answer
 	Code       string        // SureM's code, at most 32 bytes
 	Message    string        // SureM's message, at most 100 bytes
 	RetryAfter time.Duration // when SureM may be asked again; 0 = it is not known
 	Err        error         // why; never nil. Of Is and As
+
+	open bool // the account's breaker is open
 }
 
 // Error is one line for the operator at night.
@@ -95,10 +97,16 @@ func (e *Error) line(said []string, why string) string {
 // Unwrap returns what is inside.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Is finds ErrOpen, which need not be what is inside.
+func (e *Error) Is(target error) bool { return e.open && target == ErrOpen }
+
 // transient reports whether the same call may well succeed a little later.
-func (e *Error) transient() bool {
+func (e *Error) transient() bool { return e.Outcome == outcomeLimited || e.isAway() }
+
+// isAway reports whether SureM could not be reached, or is in trouble.
+func (e *Error) isAway() bool {
 	switch e.Outcome {
-	case outcomeLimited, outcomeServer, outcomeNetwork, outcomeTimeout:
+	case outcomeServer, outcomeNetwork, outcomeTimeout:
 		return true
 	}
 	return false

@@ -6,7 +6,7 @@ type State string
 // The states, the gravest that holds is told.
 const (
 	StateRefused State = "refused" // an account's login or fresh token was refused last
-	StateAway    State = "away"    // the last call failed on the way, by time-out or by a 5xx
+	StateAway    State = "away"    // the last call failed on the way, by time-out or by a 5xx; or a breaker is open
 	StateLimited State = "limited" // a 429 holds an account back
 	StateOK      State = "ok"
 )
@@ -34,7 +34,7 @@ func (c *Client) state() State {
 			return StateRefused
 		}
 	}
-	if c.away {
+	if c.away || c.isOpen() {
 		return StateAway
 	}
 	return StateOK

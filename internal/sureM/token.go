@@ -29,6 +29,7 @@ const (
 type account struct {
 	userCode string
 	limiter  *limiter
+	breaker  *breaker
 
 	mu         sync.Mutex // guards what follows
 	token      *token     // the newest, nil before the first login and when it was dropped
@@ -85,6 +86,9 @@ func (a *account) newest(t *token) *token {
 // call sends r with a token. When that is refused it logs in once and sends r once more.
 func (c *Client) call(ctx context.Context, a *account, r *request) error {
 	for again := false; ; again = true {
+		if wait := a.breaker.wait(); wait > 0 && !r.turn.probes() {
+			return open(r.op, wait)
+		}
 		t, err := c.tokenOf(ctx, a)
 		if err != nil {
 			return err
@@ -231,6 +235,7 @@ func (c *Client) login(ctx context.Context, a *account) (*token, error) {
 	// kept waiting for its end.
 	turn := NewTurn(true, nil, nil)
 	turn.Left = func() time.Duration { return c.o.Timeout }
+	turn.Probe = true // who comes here has passed the breaker
 	t = &token{}
 	r := &request{
 		op: opLogin, url: c.base + c.o.TokenPath, login: string(body), secret: secret, turn: turn,

@@ -14,6 +14,10 @@ type Turn struct {
 	// it ends the call at once. nil = not known.
 	Left func() time.Duration
 
+	// Probe lets the reading through an open breaker, each call once: a scheduled pass finds
+	// out whether SureM is back.
+	Probe bool
+
 	waiting, slot func()
 	urgent        atomic.Bool
 	queued        atomic.Pointer[limiter] // the last one it queued at
@@ -48,6 +52,8 @@ func (t *Turn) queueAt(l *limiter) {
 }
 
 func (t *Turn) isUrgent() bool { return t == nil || t.urgent.Load() }
+
+func (t *Turn) probes() bool { return t != nil && t.Probe }
 
 func (t *Turn) begins() {
 	if t != nil && t.waiting != nil {
