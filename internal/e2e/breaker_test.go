@@ -18,7 +18,7 @@ func clinicsDown(t *testing.T, changes ...string) (*world, *daemon) {
 		w.cache(h, template{code: "T1", status: "APPROVED"})
 	}
 	d := w.start(changes...)
-	w.surem.awaitReadings(senderKey("H003"), 1)
+	eventually(t, soon, "a pass has ended", func() bool { return d.metric("syncer_sync_last_success_timestamp_seconds") > 0 })
 	w.surem.each(func(call) *reply { return failure })
 	together(20, func(i int) answer { return d.read("H001", fmt.Sprintf("X%d", i)) })
 	eventually(t, soon, "the breaker is open", func() bool { return d.metric("syncer_surem_breaker_open") == 1 })
@@ -109,7 +109,7 @@ func TestTheBreakerAndTheCoolDownTogether(t *testing.T) {
 func TestAPassAsksOncePerHospitalWhileTheBreakerIsOpen(t *testing.T) {
 	t.Parallel()
 	w := manyHospitals(t, 60)
-	w.env["SUREM_MAX_RETRIES"] = "3"
+	w.env["SUREM_RATE_LIMIT"], w.env["SUREM_RATE_BURST"] = "1000", "1000"
 	w.surem.each(func(c call) *reply {
 		if c.op == login {
 			return nil
