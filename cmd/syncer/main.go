@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 )
 
@@ -37,6 +38,7 @@ func main() {
 
 // run is the program but for its exit.
 func run(args []string, stdout, stderr io.Writer) int {
+	log.SetOutput(io.Discard) // only net/http's client writes there, and quotes what SureM sent: tokens, templates
 	signals, stop := watchSignals()
 	defer stop()
 	command := "run"

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -138,5 +140,44 @@ func TestASenderKeyReachesSureMEscapedExactlyOnce(t *testing.T) {
 	d.read("H001", "T1").want(t, http.StatusOK)
 	if r := d.sync("H001").report(t); r.Listed != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// net/http tells package log of bytes behind an answer, and quotes them.
+func TestBytesBehindAnAnswerStayOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "H001")
+	one := template{code: "T1", status: "APPROVED"}
+	w.offer("H001", one)
+	seen := make(chan struct{}, 100)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+					return
+				}
+				body := `{"code":"A0000","data":{"accessToken":"` + secretKey + `","expiresIn":3600}}`
+				_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body)-20, body+secretKey+textMark)
+				seen <- struct{}{}
+				_, _ = c.Read(make([]byte, 1)) // the other side closes first
+			}()
+		}
+	}()
+	d := w.start("SUREM_BASE_URL=http://"+l.Addr().String(), "SUREM_MAX_RETRIES=0")
+	for range 3 { // logins of passes; finish looks through the log
+		receive(t, soon, "SureM is asked", seen)
+	}
+	if log := d.stderr.String(); strings.Contains(log, "Unsolicited") {
+		t.Errorf("net/http writes to the log: %s", log)
 	}
 }

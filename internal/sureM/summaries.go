@@ -125,7 +125,7 @@ func (l *listing) add(p page) (end bool, why error) {
 		l.seen[code] = true
 	}
 
-	if p.total != unknown {
+	if p.total >= len(p.rows) { // one that its own page belies, 0 beside rows, says nothing
 		l.total = p.total
 	}
 	short := len(p.rows) < l.asked || len(p.rows) == 0
