@@ -40,6 +40,12 @@ test: deps ## go vet and every test under the race detector, on a real redis-ser
 	go vet ./...
 	go test -race -count=1 -timeout 10m ./...
 	cd internal/httpapi/openapi && go vet . && go test -count=1 .
+	$(MAKE) --no-print-directory test-toxic
+
+# toxiproxy has a module of its own, so that it is no dependency of the program.
+.PHONY: test-toxic
+test-toxic: deps ## passes and reads with toxiproxy before Redis and before SureM
+	cd internal/e2e/toxic && go vet ./... && go test -race -count=1 -timeout 10m ./...
 
 # No race detector: the code under test is other processes.
 .PHONY: test-deploy
