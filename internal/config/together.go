@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/templates"
 )
 
 // judgeTogether makes what takes more than one variable, and checks what the variables must
@@ -25,6 +26,14 @@ func (l *loader) judgeTogether() {
 	}
 	l.readSchedule()
 	l.openHospitals()
+	if c.Hospitals != nil && !l.failed("CACHE_KEY_FORMAT") {
+		for _, h := range c.Hospitals.All() {
+			if strings.HasPrefix(c.CacheKeyFormat.Key(h.ID, ""), templates.OwnPrefix) {
+				l.fault("CACHE_KEY_FORMAT", "must make no key that begins with "+templates.OwnPrefix+", as it does for hospital "+h.ID)
+				break
+			}
+		}
+	}
 	if host, _, err := net.SplitHostPort(c.HTTPAddr); err == nil && !loopback(host) && len(c.APITokens) == 0 && !l.failed("API_TOKENS") {
 		l.fault("HTTP_ADDR", "must be loopback (127.0.0.0/8, ::1, localhost) as long as API_TOKENS is not set")
 	}
