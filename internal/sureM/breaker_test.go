@@ -27,6 +27,7 @@ func TestBreakerOpensAtOverHalfOfTwentyCallsInThirtySeconds(t *testing.T) {
 		"slowly":              {strings.Repeat("xss", 40), false},
 		"just fast enough":    {strings.Repeat("xs", 20), true},
 		"old failures":        {strings.Repeat("x", 19) + strings.Repeat("s", 30) + "x", false},
+		"older failures":      {strings.Repeat("x", 19) + strings.Repeat("s", 33) + "x", false},
 		"old successes":       {strings.Repeat("o", 100) + strings.Repeat("s", 30) + strings.Repeat("x", 20), true},
 		"after a long rest":   {strings.Repeat("x", 19) + strings.Repeat("s", 300) + strings.Repeat("x", 19), false},
 		"good, then bad":      {strings.Repeat("o", 30) + strings.Repeat("x", 30), false},
@@ -291,6 +292,52 @@ func TestLoginsCountAndAPassLogsInWhileTheBreakerIsOpen(t *testing.T) {
 	forget()
 	if list, err := c.Summaries(t.Context(), h001, probe); err != nil || !list.Complete || c.BreakerOpen() {
 		t.Fatalf("not healed: %v", err)
+	}
+}
+
+// An outage of all accounts is told once; and an answer to one says nothing of the others.
+func TestBreakersOfTwoAccountsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	v := newVendor(t)
+	v.detail = answer(500, "")
+	c, out := opened(t, v, nil)
+	other := hospitals.Hospital{ID: "H2", SenderKey: "S2", UserCode: "other"}
+	for range breakerFloor {
+		_, _ = c.Detail(t.Context(), other, "T1")
+	}
+	if len(c.open) != 2 || strings.Count(out.String(), "surem breaker open") != 1 {
+		t.Fatalf("%d are open: %s", len(c.open), out)
+	}
+	probe := NewTurn(false, nil, nil)
+	probe.Probe = true
+	if _, err := c.Summaries(t.Context(), other, probe); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !c.BreakerOpen() || c.State() != StateAway || strings.Contains(s, "surem breaker closed") || strings.Contains(s, "surem back") {
+		t.Fatalf("one is closed, state %s: %s", c.State(), s)
+	}
+	if _, err := c.Summaries(t.Context(), h001, probe); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); c.BreakerOpen() || c.State() != StateOK || strings.Count(s, "surem breaker closed") != 1 {
+		t.Fatalf("both are closed, state %s: %s", c.State(), s)
+	}
+}
+
+// What SureM answers may be that the call is wrong: it is there.
+func TestAnyAnswerClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]http.HandlerFunc{
+		"400": answer(400, `{"code":"A1"}`), "429": answer(429, ""), "403": answer(403, ""), "error code": answer(200, `{"code":"E1"}`), "web page": answer(200, "<html>"),
+	} {
+		v := newVendor(t)
+		v.detail, v.list = answer(500, ""), h
+		c, _ := opened(t, v, nil)
+		probe := NewTurn(false, nil, nil)
+		probe.Probe = true
+		if _, err := c.Summaries(t.Context(), h001, probe); err == nil || errors.Is(err, ErrOpen) || c.BreakerOpen() {
+			t.Errorf("%s: %v, open %v", name, err, c.BreakerOpen())
+		}
 	}
 }
 
