@@ -53,6 +53,7 @@ type Client struct {
 	open     map[*account]bool // whose breaker is open
 	away     bool              // the last call failed on the way, or by a 5xx
 	told     State             // by the last line about it in the log
+	toldAway time.Time         // the last such line that said "away"
 }
 
 // New returns a Client; Close ends it.

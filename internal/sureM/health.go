@@ -1,5 +1,7 @@
 package surem
 
+import "time"
+
 // State is how SureM stands to us, for /readyz.
 type State string
 
@@ -51,8 +53,8 @@ func (c *Client) note(a *account, why error, change func()) {
 		delete(c.refused, a)
 	}
 	state := c.state()
-	if state == c.told {
-		return
+	if state == c.told || state == StateAway && time.Since(c.toldAway) < time.Minute {
+		return // where it comes and goes with every call, one pair of lines a minute says so
 	}
 	c.told = state
 	switch state {
@@ -61,6 +63,7 @@ func (c *Client) note(a *account, why error, change func()) {
 	case StateRefused:
 		c.log.Warn().Err(why).Msg("surem refused")
 	default:
+		c.toldAway = time.Now()
 		c.log.Warn().Err(why).Msg("surem away")
 	}
 }

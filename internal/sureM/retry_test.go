@@ -241,9 +241,9 @@ func TestStateAndItsLogLines(t *testing.T) {
 	t.Parallel()
 	v := newVendor(t)
 	good, bad := v.detail, answer(503, "")
-	v.detail = inTurn(good, bad, bad, bad, good, good)
+	v.detail = inTurn(good, bad, bad, bad, good, good, bad, good) // it comes and goes at the end: one pair of lines
 	c, out := v.client(t, nil)
-	for i, want := range []State{StateOK, StateAway, StateAway, StateAway, StateOK, StateOK} {
+	for i, want := range []State{StateOK, StateAway, StateAway, StateAway, StateOK, StateOK, StateAway, StateOK} {
 		_, _ = c.Detail(t.Context(), h001, "T1")
 		if got := c.State(); got != want {
 			t.Fatalf("after call %d: %s, want %s", i, got, want)
