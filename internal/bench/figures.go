@@ -79,7 +79,7 @@ func (t table) row(name string, pairs ...any) {
 
 func (t table) print() { _ = t.w.Flush() }
 
-// counter is a hook that counts round trips to Redis.
+// counter is a hook that counts round trips to Redis, those in which a connection says hello aside.
 type counter struct{ n atomic.Int64 }
 
 // DialHook implements redis.Hook.
@@ -90,7 +90,9 @@ func (c *counter) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
+		if cmd.Name() != "hello" {
+			c.n.Add(1)
+		}
 		return next(ctx, cmd)
 	}
 }

@@ -42,7 +42,7 @@ end
 )
 
 // load is what wrk says of one turn.
-type load struct{ perSecond, p50, p99 float64 } // latencies in ms
+type load struct{ requests, perSecond, p50, p99, cpu float64 } // latencies in ms, cpu of the server in µs per request
 
 // hit measures reads of cached entries over HTTP: the built program's and a bare handler's.
 func (b *bench) hit() error {
@@ -73,15 +73,27 @@ func (b *bench) hit() error {
 		return err
 	}
 
-	contenders := []struct{ name, url string }{{"syncer", d.url}, {"bare handler", "http://" + addr}}
+	contenders := []struct {
+		name, url string
+		pid       int
+	}{{"syncer", d.url, d.pid}, {"bare handler", "http://" + addr, peer.Process.Pid}}
 	got := make([][]load, len(contenders))
 	for round := range b.sizes.wrkRounds + 1 {
 		for i := range contenders {
 			i = (i + round) % len(contenders)
+			before, err := processCPU(contenders[i].pid)
+			if err != nil {
+				return err
+			}
 			l, err := runWrk(wrk, script, contenders[i].url, b.sizes.wrk)
 			if err != nil {
 				return fmt.Errorf("%s: %w", contenders[i].name, err)
 			}
+			after, err := processCPU(contenders[i].pid)
+			if err != nil {
+				return err
+			}
+			l.cpu = 1000 * milliseconds(after-before) / l.requests
 			if round > 0 {
 				got[i] = append(got[i], l)
 			}
@@ -92,10 +104,11 @@ func (b *bench) hit() error {
 		return err
 	}
 	fmt.Printf("%d entries of %d bytes, wrk with %d connections for %v a turn.\n", b.sizes.hospitals*perHospital, len(e.documents[0]), wrkConnections, b.sizes.wrk)
-	t := newTable("", "requests/s", "ours is", "p50 ms", "p99 ms", "allocations/hit")
-	perSecond := func(l load) float64 { return l.perSecond }
+	t := newTable("", "requests/s", "ours is", "CPU µs/request", "its CPU to ours", "p50 ms", "p99 ms", "allocations/hit")
+	perSecond, cpu := func(l load) float64 { return l.perSecond }, func(l load) float64 { return l.cpu }
 	for i, c := range contenders {
 		t.row(c.name, "%.0f", median(got[i], perSecond), "%.2f ×", medianRatio(got[0], got[i], perSecond),
+			"%.1f", median(got[i], cpu), "%.2f ×", medianRatio(got[i], got[0], cpu),
 			"%.2f", median(got[i], func(l load) float64 { return l.p50 }), "%.2f", median(got[i], func(l load) float64 { return l.p99 }), "%.0f", allocs[i])
 	}
 	t.print()
@@ -103,6 +116,7 @@ func (b *bench) hit() error {
 }
 
 var (
+	wrkCount   = regexp.MustCompile(`(\d+) requests in`)
 	wrkRate    = regexp.MustCompile(`Requests/sec:\s+([\d.]+)`)
 	wrkLatency = regexp.MustCompile(`(50|99)%\s+([\d.]+)(us|ms|s)\n`)
 	wrkFaults  = regexp.MustCompile(`(?m)^\s*(Non-2xx|Socket errors).*$`)
@@ -110,12 +124,14 @@ var (
 
 func runWrk(wrk, script, url string, length time.Duration) (l load, err error) {
 	out, err := exec.Command(wrk, "-t1", "-c", strconv.Itoa(wrkConnections), "-d", strconv.Itoa(int(length.Seconds()))+"s", "--latency", "-s", script, url).CombinedOutput()
-	rate, latencies := wrkRate.FindSubmatch(out), wrkLatency.FindAllSubmatch(out, -1)
-	if err != nil || rate == nil || len(latencies) != 2 || wrkFaults.Match(out) {
+	count, rate, latencies := wrkCount.FindSubmatch(out), wrkRate.FindSubmatch(out), wrkLatency.FindAllSubmatch(out, -1)
+	if err != nil || count == nil || rate == nil || len(latencies) != 2 || wrkFaults.Match(out) {
 		return l, fmt.Errorf("wrk: %w\n%s", err, out)
 	}
-	l.perSecond, err = strconv.ParseFloat(string(rate[1]), 64)
-	if err != nil {
+	if l.requests, err = strconv.ParseFloat(string(count[1]), 64); err != nil {
+		return l, err
+	}
+	if l.perSecond, err = strconv.ParseFloat(string(rate[1]), 64); err != nil {
 		return l, err
 	}
 	for _, m := range latencies {

@@ -41,7 +41,7 @@ func (b *bench) rest() error {
 	var cpu, rss [2]float64
 	lists := surem.lists.Load()
 	for i, d := range []*daemon{quiet, busy} {
-		before, err := d.cpu()
+		before, err := processCPU(d.pid)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (b *bench) rest() error {
 	}
 	time.Sleep(b.sizes.rest)
 	for i, d := range []*daemon{quiet, busy} {
-		after, err := d.cpu()
+		after, err := processCPU(d.pid)
 		if err != nil {
 			return err
 		}
