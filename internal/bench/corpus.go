@@ -75,12 +75,12 @@ var changes = []string{nothing: "nothing changed", onePercent: "1 % of the entri
 func newEntries(hospitals, size int) *entries {
 	e := &entries{hospitals: hospitals}
 	for i := range perHospital {
-		e.documents[i] = document(code(i), "REQUESTED", size)
+		e.documents[i] = document(code(i), "APPROVED", size)
 		for what := range e.rows {
 			for n := range period {
-				row := templates.Summary{Code: code(i), Name: "예약 안내 " + code(i), Status: "REQUESTED"}
+				row := templates.Summary{Code: code(i), Name: "예약 안내 " + code(i), Status: "APPROVED"}
 				if has(what, n, i) {
-					row.Status = "APPROVED"
+					row.Status = "REQUESTED"
 				}
 				row.Raw = fmt.Sprintf(`{"templateCode":%q,"name":%q,"inspectionStatus":%q,"dormant":false}`, row.Code, row.Name, string(row.Status))
 				e.rows[what][n] = append(e.rows[what][n], row)
