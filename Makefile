@@ -70,6 +70,10 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 		echo "$$out" | grep execs | tail -1; \
 	done
 
+.PHONY: bench
+bench: ## passes, hits, misses and rest beside what could be in their place, as tables (seven minutes; needs wrk)
+	cd internal/bench && go run .
+
 .PHONY: bench-flight
 bench-flight: ## single-flight beside its peers, interleaved, as a table (two minutes)
 	cd internal/flight/bench && go run .

@@ -75,25 +75,24 @@ func New(o Options) http.Handler {
 	o.Log = o.Log.Sample(zerolog.LevelSampler{WarnSampler: &zerolog.BurstSampler{Burst: failuresLogged, Period: time.Second}})
 	s := &server{Options: o, gate: newGate(o.Tokens, o.Addr)}
 
-	v1 := http.NewServeMux()
+	mux := http.NewServeMux() // one for all: a second one inside it would cost a hit as much again
+	v1 := func(pattern string, h http.Handler) { mux.Handle(pattern, s.gate.guard(h, bearer)) }
 	// {templateCode...}, because {templateCode} does not match the code "/", escaped as it is.
-	v1.Handle("/v1/hospitals/{hospitalId}/templates/{templateCode...}", lastSegment(methods{
+	v1("/v1/hospitals/{hospitalId}/templates/{templateCode...}", lastSegment(methods{
 		http.MethodGet:    s.template(s.detail),
 		http.MethodDelete: s.template(s.forget),
 	}))
-	v1.Handle("/v1/hospitals/{hospitalId}/templates", methods{http.MethodGet: s.hospital(s.list)})
-	v1.Handle("/v1/hospitals/{hospitalId}/sync", methods{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
+	v1("/v1/hospitals/{hospitalId}/templates", methods{http.MethodGet: s.hospital(s.list)})
+	v1("/v1/hospitals/{hospitalId}/sync", methods{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
 		s.Looker.Reload()
 		s.hospital(s.sync)(w, r)
 	}})
 	if o.Status != nil {
-		v1.Handle("/v1/status", methods{http.MethodGet: o.Status.ServeHTTP})
+		v1("/v1/status", methods{http.MethodGet: o.Status.ServeHTTP})
 	}
-	v1.HandleFunc("/", notFound)
+	v1("/v1", http.HandlerFunc(notFound))
+	v1("/v1/", http.HandlerFunc(notFound))
 
-	mux := http.NewServeMux()
-	mux.Handle("/v1", s.gate.guard(v1, bearer))
-	mux.Handle("/v1/", s.gate.guard(v1, bearer))
 	mux.Handle("/healthz", methods{http.MethodGet: s.healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
 	mux.Handle("/metrics", methods{http.MethodGet: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}).ServeHTTP})
@@ -190,10 +189,16 @@ func (s *server) recover(w *tracked) {
 	ownFault.write(w)
 }
 
+// The values of headers that every answer carries, made once. net/http only reads them.
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
+
 // setDefaults sets what every answer carries: it is of this moment, and of the type it says.
 func setDefaults(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
 }
 
 // tracked knows whether an answer has begun.

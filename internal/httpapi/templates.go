@@ -41,12 +41,12 @@ func (s *server) template(serve func(http.ResponseWriter, *http.Request, hospita
 }
 
 // cacheStatus says, as RFC 9211 spells it, where an answer came from.
-var cacheStatus = map[templates.Via]string{
-	templates.Hit:       "alimtalk-syncer; hit",
-	templates.Stored:    "alimtalk-syncer; fwd=miss; stored",
-	templates.Missed:    "alimtalk-syncer; fwd=miss",
-	templates.Collapsed: "alimtalk-syncer; fwd=miss; collapsed",
-	templates.Bypass:    "alimtalk-syncer; fwd=bypass",
+var cacheStatus = map[templates.Via][]string{
+	templates.Hit:       {"alimtalk-syncer; hit"},
+	templates.Stored:    {"alimtalk-syncer; fwd=miss; stored"},
+	templates.Missed:    {"alimtalk-syncer; fwd=miss"},
+	templates.Collapsed: {"alimtalk-syncer; fwd=miss; collapsed"},
+	templates.Bypass:    {"alimtalk-syncer; fwd=bypass"},
 }
 
 func (s *server) detail(w http.ResponseWriter, r *http.Request, h hospitals.Hospital, code string) {
@@ -55,7 +55,7 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, h hospitals.Hosp
 		s.fail(w, r, h, code, err, problemFor(err))
 		return
 	}
-	w.Header().Set("Cache-Status", cacheStatus[answer.Via])
+	w.Header()["Cache-Status"] = cacheStatus[answer.Via]
 	write(w, "application/json", http.StatusOK, answer.Document)
 }
 

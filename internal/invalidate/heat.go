@@ -15,16 +15,17 @@ func (s *Syncer) plan(hs []hospitals.Hospital, tick time.Duration, rate float64)
 	var groups [][]hospitals.Hospital
 	var units []order.Unit
 	s.mu.Lock()
-	for _, h := range hs {
+	for n, h := range hs {
 		last, heat := s.past.standings[h.ID].LastAttempt, s.heat(h)
 		i, ok := at[h.Sender()]
 		if !ok {
 			i = len(units)
 			at[h.Sender()] = i
 			units = append(units, order.Unit{Account: h.UserCode, Last: last, Heat: heat})
-			groups = append(groups, nil)
+			groups = append(groups, hs[n:n+1:n+1])
+		} else {
+			groups[i] = append(groups[i], h)
 		}
-		groups[i] = append(groups[i], h)
 		if last.Before(units[i].Last) {
 			units[i].Last = last
 		}

@@ -29,48 +29,56 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 	s.progress.add(1, 0)
 	defer s.progress.add(-1, 0)
 
-	results := make([][]Report, len(units))
+	planned := 0
+	for _, unit := range units {
+		planned += len(unit)
+	}
+	reports := make([]Report, planned) // written where they belong: of 70,000 hospitals' there are no copies to spare
+	type work struct {
+		unit    []hospitals.Hospital
+		reports []Report
+	}
+	turn := make(chan work)
 	var workers sync.WaitGroup
-	turn := make(chan int)
 	for range min(s.Concurrency, len(units)) {
 		workers.Go(func() {
-			for i := range turn {
-				results[i] = s.readUnit(trigger, units[i])
+			for w := range turn {
+				s.readUnit(trigger, w.unit, w.reports)
 			}
 		})
 	}
-	planned := 0
-	for i := range units {
-		planned += len(units[i])
+	rest := reports
+	for _, unit := range units {
 		if ctx.Err() != nil {
-			continue
+			break
 		}
+		w := work{unit, rest[:len(unit)]}
+		rest = rest[len(unit):]
 		select {
-		case turn <- i:
+		case turn <- w:
 		case <-ctx.Done():
 		}
 	}
 	close(turn)
 	workers.Wait()
-	reports := slices.Concat(results...)
+	reports = slices.DeleteFunc(reports, func(r Report) bool { return r.HospitalID == "" }) // not reached
 	s.account(trigger, planned, reports, began)
 	return reports
 }
 
-// readUnit reads the hospitals of one sender key.
-func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital) []Report {
+// readUnit reads the hospitals of one sender key, and writes their reports, which stay empty
+// when shutting down.
+func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital, reports []Report) {
 	s.progress.add(0, 1)
 	defer s.progress.add(0, -1)
 	r, err := s.ask(trigger, true, unit...)
 	if err != nil {
-		return nil // shutting down
+		return
 	}
 	<-r.done // a reading ends by its own bounds, or by Close
-	reports := make([]Report, len(unit))
 	for i, h := range unit {
 		reports[i] = r.results[h.ID].Report
 	}
-	return reports
 }
 
 // account sums a pass up: one log line, the figures, and what the status page shows.

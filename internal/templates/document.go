@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -42,26 +41,43 @@ var ErrNoDocument = errors.New("not a template document")
 // says: the bare document, and {"value":document,"expires":unix-ms} as Keyv stores it.
 func readEntry(value string, now time.Time) Entry {
 	e := Entry{Kind: Unreadable, value: value}
-	if !ValidJSON(value) {
-		return e
-	}
-	top := gjson.Parse(value)
-	raw := top.Raw
-	status, n := Member(top, "inspectionStatus")
-	if n == 0 {
-		inner, inners := Member(top, "value")
-		expires, stamps := Member(top, "expires")
-		if inners != 1 || stamps > 1 || !inner.IsObject() || hasExpired(expires, now) {
+	raw := strings.TrimLeft(value, " \t\r\n")
+	top, ok := readMembers(raw)
+	if ok && top.statuses == 0 {
+		inner, isObject := readMembers(top.value)
+		if top.values != 1 || top.stamps > 1 || !isObject || hasExpired(gjson.Parse(top.expires), now) {
 			return e
 		}
-		raw = inner.Raw
-		status, n = Member(inner, "inspectionStatus")
+		raw, top = top.value, inner
 	}
-	if n != 1 || status.Type != gjson.String || Status(status.Str).State() == "" {
+	status := gjson.Parse(top.status)
+	if !ok || top.statuses != 1 || status.Type != gjson.String || Status(status.Str).State() == "" {
 		return e
 	}
 	e.Kind, e.Doc = Readable, Document{Raw: raw, Status: Status(status.Str)}
 	return e
+}
+
+// members are those of an object that say what it is, as they are written, the last of each
+// name, and how many there are.
+type members struct {
+	status, value, expires   string
+	statuses, values, stamps int
+}
+
+// readMembers reads an object; false when s is none.
+func readMembers(s string) (m members, ok bool) {
+	ok = strings.HasPrefix(s, "{") && walk(s, func(name, value string) {
+		switch name {
+		case "inspectionStatus":
+			m.status, m.statuses = value, m.statuses+1
+		case "value":
+			m.value, m.values = value, m.values+1
+		case "expires":
+			m.expires, m.stamps = value, m.stamps+1
+		}
+	})
+	return m, ok
 }
 
 // hasExpired judges Keyv's "expires": absent or null means never, anything that is not a
@@ -75,38 +91,4 @@ func hasExpired(expires gjson.Result, now time.Time) bool {
 	default:
 		return true
 	}
-}
-
-// Member returns the last member of an object with exactly this name, and how many there
-// are: gjson's own look-up takes the first of several, JavaScript and encoding/json the last.
-func Member(object gjson.Result, name string) (last gjson.Result, n int) {
-	if !object.IsObject() {
-		return gjson.Result{}, 0
-	}
-	object.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == name {
-			last, n = value, n+1
-		}
-		return true
-	})
-	return last, n
-}
-
-// maxBrackets bounds the nesting that is handed to gjson, whose validator recurses.
-const maxBrackets = 10_000
-
-// ValidJSON reports whether s is one JSON value (RFC 8259). Every reader here asks it first:
-// gjson answers from invalid documents too.
-func ValidJSON(s string) bool {
-	if strings.Count(s, "[")+strings.Count(s, "{") > maxBrackets {
-		return json.Valid([]byte(s)) // slower, but it bounds its depth itself
-	}
-	return gjson.Valid(s)
-}
-
-// Field returns a top-level member of a JSON object as it is written, the last one where a
-// name stands twice, and false where there is none. The object must be ValidJSON.
-func Field(object, name string) (raw string, ok bool) {
-	value, n := Member(gjson.Parse(object), name)
-	return value.Raw, n > 0
 }
