@@ -97,6 +97,7 @@ func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 	}
 	got := make(map[string][]string)
 	root := "../../.."
+	want[root+"/cmd/syncer/app.go: measure"] = commands["ping"] // through Cache.Ping
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
