@@ -86,7 +86,7 @@ func newClinic(t testing.TB, server *redistest.Server, adjust func(*setting), id
 	s := setting{
 		surem: surem.Options{
 			TokenPath: simulator.LoginPath, SummaryPath: summaries, DetailPath: detail, PageSize: pageSize, FirstPage: 1,
-			Timeout: 2500 * time.Millisecond, RateLimit: 1e5, RateBurst: 1000, MaxRetries: 1,
+			Timeout: 5 * time.Second, RateLimit: 1e5, RateBurst: 1000, MaxRetries: 1,
 			ReloginCodes: []string{"A1001", "A1006"}, NotFoundCodes: []string{"A4040"},
 			Secret: c.hospitals.Secret, Mask: c.hospitals.Mask, Metrics: figures, Log: log,
 		},
@@ -110,7 +110,7 @@ func newClinic(t testing.TB, server *redistest.Server, adjust func(*setting), id
 	})
 	c.reader = templates.NewReader(templates.ReaderOptions{
 		Cache: cache, Source: c.surem, CoolingMax: 100, Metrics: figures, Log: log,
-		Flight: flight.Options{MaxKeys: 100, MaxWaiters: 100, LoaderTimeout: 10 * time.Second, Observer: figures},
+		Flight: flight.Options{MaxKeys: 100, MaxWaiters: 100, LoaderTimeout: 30 * time.Second, Observer: figures},
 	})
 	s.syncer.Source, s.syncer.Cache = c.surem, cache
 	c.Syncer = invalidate.New(s.syncer)
