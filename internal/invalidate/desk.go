@@ -38,7 +38,7 @@ type reading struct {
 // *surem.Error when that is a 429's doing; context.DeadlineExceeded after twice SYNC_TIMEOUT;
 // flight.ErrClosed when shutting down.
 func (s *Syncer) Look(ctx context.Context, h hospitals.Hospital, trigger string) (Reading, error) {
-	r, err := s.ask(trigger, false, h)
+	r, _, err := s.ask(trigger, false, h)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -78,22 +78,26 @@ func (s *Syncer) late(r *reading) error {
 }
 
 // ask puts hospitals of one sender key on the list of the reading that has not begun, which
-// is made if there is none. A list or POST lifts what it waits for into the reads' class.
-func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*reading, error) {
+// is made if there is none; a pass that has it made is given it to run. A list or POST lifts
+// what it waits for into the reads' class.
+func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (r *reading, run func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, flight.ErrClosed
+		return nil, nil, flight.ErrClosed
 	}
 	sender := hs[0].Sender()
-	r := s.desk[sender]
+	r = s.desk[sender]
 	if r == nil {
 		r = newReading(sender, trigger, patient)
 		s.desk[sender] = r
-		s.start(r)
+		if run = s.start(r); !patient {
+			go run() // ends with the reading
+			run = nil
+		}
 	} else if !patient {
 		if err := r.turn.Lift(s.Timeout); err != nil {
-			return nil, err // nor does the reading after it begin in time
+			return nil, nil, err // nor does the reading after it begin in time
 		}
 		r.urgent = true
 	}
@@ -108,7 +112,7 @@ func (s *Syncer) ask(trigger string, patient bool, hs ...hospitals.Hospital) (*r
 	for _, h := range hs {
 		r.want[h.ID] = h
 	}
-	return r, nil
+	return r, run, nil
 }
 
 func newReading(sender hospitals.Sender, trigger string, patient bool) *reading {
@@ -118,8 +122,9 @@ func newReading(sender hospitals.Sender, trigger string, patient bool) *reading 
 	}
 }
 
-// start begins a reading's goroutine, which finish ends. The caller holds mu.
-func (s *Syncer) start(r *reading) {
+// start begins a reading, which is done when the function that it returns has run. The caller
+// holds mu and must not call that while it does.
+func (s *Syncer) start(r *reading) (run func()) {
 	var ctx context.Context
 	var cancel context.CancelFunc
 	if r.patient {
@@ -135,11 +140,11 @@ func (s *Syncer) start(r *reading) {
 		r.turn = surem.NewTurn(r.urgent, func() { s.setWaiting(r, true) }, func() { s.setWaiting(r, false) })
 	}
 	s.running.Add(1)
-	go func() {
+	return func() {
 		defer s.running.Done()
 		defer cancel()
 		s.run(ctx, r)
-	}()
+	}
 }
 
 // setWaiting notes that a reading waits for a slot, or that it has got one and has begun.
@@ -211,7 +216,7 @@ func (s *Syncer) finish(r *reading, results map[string]Reading, broken error) {
 	next := r.next
 	if next != nil && !s.closed {
 		s.desk[r.sender] = next
-		s.start(next)
+		go s.start(next)() // ends with the reading
 	} else {
 		delete(s.desk, r.sender)
 	}

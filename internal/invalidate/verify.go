@@ -52,7 +52,7 @@ func (s *Syncer) verify(ctx context.Context, h hospitals.Hospital) bool {
 			return true // somebody else's look was quicker
 		}
 		var err error
-		if r, err = s.ask(TriggerList, false, h); err != nil {
+		if r, _, err = s.ask(TriggerList, false, h); err != nil {
 			return false
 		}
 		defer func() { s.spend(h, r) }()
