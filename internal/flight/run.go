@@ -28,9 +28,9 @@ func (r *Run) Mark() Mark {
 }
 
 // Seal says that the value the loader is about to return is good only for callers that came
-// before m, and for those it began with. The later ones are carried into one further run, which begins as this one ends,
-// the key taken throughout. The last Seal counts; a run that never seals answers everyone
-// who came before its end, and so does one that returns an error.
+// before m, and for those it began with. The later ones are carried into one further run,
+// which begins as this one ends, the key taken throughout. The last Seal counts; a run that
+// never seals answers everyone who came before its end, and so does one that returns an error.
 func (r *Run) Seal(m Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

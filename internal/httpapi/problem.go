@@ -105,8 +105,8 @@ var (
 )
 
 // fail answers a request that came to nothing. Of faults that are not the caller's the log
-// hears too, those aside that an open breaker has told of once for all. A client that has left is answered nothing; one that was cut by the end of the
-// server's base context still is.
+// hears too, those aside that an open breaker has told of once for all. A client that has
+// left is answered nothing; one that was cut by the end of the server's base context still is.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, h hospitals.Hospital, code string, err error, p problem) {
 	if r.Context().Err() != nil {
 		if errors.Is(context.Cause(r.Context()), context.Canceled) {
