@@ -34,7 +34,7 @@ type Config struct {
 	SureMPageSize      int              `env:"SUREM_PAGE_SIZE,default=100" min:"1" max:"1000" help:"rows asked for per page; not above SureM's own cap"`
 	SureMFirstPage     int              `env:"SUREM_FIRST_PAGE,default=1" min:"0" max:"1" help:"the number of the first page"`
 	SureMTimeout       time.Duration    `env:"SUREM_TIMEOUT,default=10s" min:"1ms" max:"10m" help:"one HTTP call to SureM"`
-	SureMRateLimit     float64          `env:"SUREM_RATE_LIMIT,default=5" help:"calls per second per account by this process; above 0, at most 10000"`
+	SureMRateLimit     float64          `env:"SUREM_RATE_LIMIT,default=5" help:"calls per second per account by this process, with FLEET by all replicas together; above 0, at most 10000"`
 	SureMRateBurst     int              `env:"SUREM_RATE_BURST,default=5" min:"1" max:"10000" help:"calls that may go at once after a pause"`
 	SureMMaxRetries    int              `env:"SUREM_MAX_RETRIES,default=3" min:"0" max:"10" help:"repeats of one call on network faults, 429 and 5xx"`
 	SureMReloginCodes  []string         `env:"SUREM_RELOGIN_CODES,default=A1001,A1006" help:"SureM's codes that mean: log in again; comma separated"`
@@ -59,6 +59,8 @@ type Config struct {
 	SyncCompareAlso  []string          `env:"SYNC_COMPARE_ALSO" help:"further fields of a summary row, such as modifiedAt, that are compared too where row and entry both have them; comma separated"` // may be empty
 	SyncDryRun       bool              `env:"SYNC_DRY_RUN,default=false" help:"comparing deletes nothing, whoever asked for it; DELETE still forgets"`
 	SyncHeartbeatURL hospitals.Secret  `env:"SYNC_HEARTBEAT_URL" secret:"true" file:"true" help:"an http(s) URL that gets a GET after each successful pass, for a monitor that rings when those stop coming; the URL is a secret"` // may be empty
+
+	Fleet bool `env:"FLEET,default=false" help:"several replicas with the same settings share the work through Redis: each hospital is read once per tick, the rate limit holds for all of them, and misses of one template on several replicas are one call. Every replica sets it, or none"`
 
 	FlightLoaderTimeout   time.Duration `env:"FLIGHT_LOADER_TIMEOUT,default=15s" min:"1ms" max:"1h" help:"one shared load, whoever waits"`
 	FlightMaxKeys         int           `env:"FLIGHT_MAX_KEYS,default=10000" min:"1" max:"1000000" help:"running loads, and as many cooling keys besides; past them 429"`

@@ -204,6 +204,7 @@ func TestDefaults(t *testing.T) {
 		"SYNC_HEARTBEAT_URL":      c.SyncHeartbeatURL == "",
 		"CACHE_SHARED":            c.CacheShared,
 		"CACHE_VERIFY_AFTER":      c.CacheVerifyAfter == time.Minute,
+		"FLEET":                   !c.Fleet,
 		"FLIGHT_LOADER_TIMEOUT":   c.FlightLoaderTimeout == 15*time.Second,
 		"FLIGHT_MAX_KEYS":         c.FlightMaxKeys == 10000,
 		"FLIGHT_MAX_WAITERS":      c.FlightMaxWaiters == 1000,
@@ -220,8 +221,8 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has another default", name)
 		}
 	}
-	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 42 {
-		t.Errorf("%d fields, %d settings; this test and the README know 42", n, len(settings))
+	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 43 {
+		t.Errorf("%d fields, %d settings; this test and the README know 43", n, len(settings))
 	}
 }
 
