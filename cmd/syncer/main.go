@@ -9,6 +9,8 @@ import (
 	"io"
 	"log"
 	"os"
+
+	"github.com/rs/zerolog"
 )
 
 // Exit codes.
@@ -17,6 +19,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2 // a bad setting, usage, an unknown hospital
 )
+
+// logTime is how the log says when: several replicas' lines are put in their order by it.
+const logTime = "2006-01-02T15:04:05.000Z07:00"
 
 const usage = `syncer keeps cached Alimtalk templates true to SureM.
 
@@ -33,6 +38,7 @@ Every command but demo and version is set up by environment variables; 'syncer c
 `
 
 func main() {
+	zerolog.TimeFieldFormat = logTime
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
