@@ -127,6 +127,8 @@ func readAnswer(r io.Reader) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: string(body), err: err}
 }
 
+func (a answer) ok() bool { return a.err == nil && a.status == http.StatusOK }
+
 // want fails the test unless the answer has this status.
 func (a answer) want(t testing.TB, status int) answer {
 	t.Helper()

@@ -35,6 +35,8 @@ type call struct {
 	uri              string // as it stood in the request line
 	user             string // of a login, or of the token
 	refused          bool   // the token is not one that lives
+	replica          string // whose base URL it came to; "" but in a fleet
+	at               time.Time
 }
 
 // reply is an answer of SureM's. The zero status means 200.
@@ -69,6 +71,7 @@ type sureM struct {
 	senders   map[string][]template
 	log       []call
 	intercept func(call) *reply
+	slowness  func(call) time.Duration
 	gates     []*gate
 }
 
@@ -85,6 +88,11 @@ func newSureM(t testing.TB) *sureM {
 }
 
 func (s *sureM) url() string { return "http://" + s.addr }
+
+// urlOf returns a base URL by whose calls a replica is known.
+func (s *sureM) urlOf(replica string) string { return s.url() + replicaPrefix + replica }
+
+const replicaPrefix = "/replica-"
 
 // start begins to answer, on the same address as before.
 func (s *sureM) start() {
@@ -113,7 +121,11 @@ func (s *sureM) kill() {
 func (s *sureM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := call{uri: r.RequestURI, sender: r.URL.Query().Get("senderKey")}
 	c.page, _ = strconv.Atoi(r.URL.Query().Get("page"))
-	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if rest, ok := strings.CutPrefix(c.uri, replicaPrefix); ok {
+		c.replica, c.uri, _ = strings.Cut(rest, "/")
+		c.uri = "/" + c.uri
+	}
+	path, _, _ := strings.Cut(c.uri, "?")
 	switch code, isDetail := strings.CutPrefix(path, templatePath+"/"); {
 	case path == tokenPath && r.Method == http.MethodPost:
 		c.op = login
@@ -130,6 +142,7 @@ func (s *sureM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, g := range held {
 		g.wait(r)
 	}
+	s.dawdle(c, r)
 	for k, v := range answer.header {
 		w.Header().Set(k, v)
 	}
@@ -154,6 +167,7 @@ func (s *sureM) answer(c *call, r *http.Request, body []byte) (*reply, []*gate) 
 		_ = json.Unmarshal(body, &in)
 		c.user = in.UserCode
 	}
+	c.at = time.Now()
 	s.log = append(s.log, *c)
 	var held []*gate
 	for _, g := range s.gates {
@@ -260,6 +274,28 @@ func (s *sureM) each(f func(call) *reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = f
+}
+
+// slow sets how long each answer, decided when its call came, takes to leave.
+func (s *sureM) slow(f func(call) time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slowness = f
+}
+
+func (s *sureM) dawdle(c call, r *http.Request) {
+	s.mu.Lock()
+	slowness := s.slowness
+	s.mu.Unlock()
+	if slowness == nil {
+		return
+	}
+	timer := time.NewTimer(slowness(c))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
 }
 
 // calls returns the calls so far that match.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type world struct {
 	redis *redisServer
 	surem *sureM
 	env   map[string]string
+	other string // the daemon's binary, where it is not the one under test itself
 }
 
 // secretKey and the sender keys must never be seen again outside of calls to SureM.
@@ -173,7 +175,7 @@ func (w *world) launch(changes ...string) *daemon {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	d.cmd = exec.Command(binary, "run")
+	d.cmd = exec.Command(cmp.Or(w.other, binary), "run")
 	d.cmd.Env = w.environ(append([]string{"HTTP_ADDR=" + d.addr}, changes...))
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.SysProcAttr = &d.stdout, &d.stderr, ownProcess()
 	if err := d.cmd.Start(); err != nil {
@@ -195,6 +197,7 @@ func (d *daemon) finish() {
 	t.Helper()
 	d.client.CloseIdleConnections()
 	if !d.done {
+		d.signal(syscall.SIGCONT) // when the test has failed while it was frozen
 		if code := d.stop(); code != 0 {
 			t.Errorf("the daemon ended with %d", code)
 		}
