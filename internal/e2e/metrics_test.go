@@ -26,6 +26,8 @@ func closed() (names []string) {
 		"single_flight_rejected_total{reason=": {"keys", "waiters"}, "syncer_cache_reads_total{result=": {"hit", "miss", "error"},
 		"syncer_cache_writes_total{result=": {"stored", "refused", "error"}, "syncer_invalidations_total{trigger=": {"schedule", "list", "manual"},
 		"syncer_sync_ticks_total{result=": {"run", "skipped"}, "syncer_looks_total{result=": {"clean", "changed", "failed"},
+		`syncer_fleet_claims_total{of="tick",result=`: {"won", "lost", "error"}, `syncer_fleet_claims_total{of="load",result=`: {"won", "lost", "error"},
+		"syncer_fleet_slots_total{result=": {"shared", "alone"},
 	} {
 		for _, v := range values {
 			names = append(names, fmt.Sprintf("%s%q}", name, v))

@@ -19,6 +19,9 @@ var (
 	Looks       = []string{"clean", "changed", "failed"}
 	Outcomes    = []string{"ok", "not_found", "refused", "rate_limited", "client_error", "server_error", "network", "timeout", "bad_answer", "cancelled"}
 	Rejections  = []string{"keys", "waiters"}
+	Claimed     = []string{"tick", "load"}
+	Claims      = []string{"won", "lost", "error"}
+	Slots       = []string{"shared", "alone"}
 )
 
 // seconds are the buckets of every duration: 1 ms to 30 s, close enough for p95 and p99.
@@ -43,6 +46,9 @@ type Metrics struct {
 	Hospitals     prometheus.Gauge
 	Failing       prometheus.Gauge
 	MassChange    prometheus.Gauge
+
+	FleetClaims *prometheus.CounterVec // of, result
+	FleetSlots  *prometheus.CounterVec // result
 
 	SureMRequests *prometheus.CounterVec   // operation, outcome
 	SureMDuration *prometheus.HistogramVec // operation; one HTTP call, its wait for a slot left out
@@ -76,6 +82,16 @@ func New(version, commit, goVersion string) *Metrics {
 			m.SureMRequests.WithLabelValues(op, outcome)
 		}
 	}
+
+	m.FleetClaims = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "syncer_fleet_claims_total",
+		Help: "With FLEET, claims of a sender key in a tick, or of a template's load: won ones are this replica's work, lost ones another's; error says that Redis did not confirm."}, []string{"of", "result"})
+	m.Registry.MustRegister(m.FleetClaims)
+	for _, of := range Claimed {
+		for _, result := range Claims {
+			m.FleetClaims.WithLabelValues(of, result)
+		}
+	}
+	m.FleetSlots = m.counters("syncer_fleet_slots_total", "With FLEET, slots of the rate limit: shared ones were given by the fleet's limiter, alone ones by this replica's while Redis did not answer.", "result", Slots)
 
 	m.flightRequests = m.counter("single_flight_requests_total", "Detail reads that came to single-flight.")
 	m.flightStarted = m.counter("single_flight_loaders_started_total", "Loads started.")
