@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/config"
+	"alimtalk-syncer/internal/fleet"
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
@@ -63,12 +64,16 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	for _, state := range cfg.SyncSkipStatuses {
 		skip[state] = true
 	}
+	var claims *fleet.Claims
+	if cfg.Fleet {
+		claims = fleet.NewClaims(a.rdb, cfg.CacheKeyFormat)
+	}
 	a.heartbeat = newHeartbeat(cfg.SyncHeartbeatURL, log)
 	a.syncer = invalidate.New(invalidate.Options{
 		Hospitals: cfg.Hospitals, Source: a.surem, Cache: a.cache,
 		Skip: skip, Fields: cfg.SyncCompareAlso, DryRun: cfg.SyncDryRun,
 		Timeout: cfg.SyncTimeout, Concurrency: cfg.SyncConcurrency, Metrics: a.metrics, Log: log,
-		Rate: cfg.SureMRateLimit, Burst: cfg.SureMRateBurst, Shared: cfg.CacheShared,
+		Rate: cfg.SureMRateLimit, Burst: cfg.SureMRateBurst, Shared: cfg.CacheShared, Claims: claims,
 		VerifyAfter: cfg.CacheVerifyAfter, VerifyWithin: cfg.FlightLoaderTimeout,
 		Serving:   func() bool { return a.surem.State() == surem.StateOK },
 		Succeeded: a.heartbeat.beat,

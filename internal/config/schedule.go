@@ -43,6 +43,16 @@ func parseSchedule(expression string, zone *time.Location) (schedule cron.Schedu
 	return fields, nil
 }
 
+// aligned is a cron.Schedule whose ticks are d apart and fall alike in every process, when
+// robfig's own @every counts from the process' start.
+type aligned struct{ d time.Duration }
+
+// Next implements cron.Schedule: the next whole multiple of d since 1970.
+func (a aligned) Next(t time.Time) time.Time {
+	every := int64(a.d / time.Second)
+	return time.Unix((t.Unix()/every+1)*every, 0).In(t.Location())
+}
+
 // fires reports whether a schedule has a next time. A field that matches nothing (",") is
 // found first: cron would look for it second by second through five years.
 func fires(s *cron.SpecSchedule) bool {

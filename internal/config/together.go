@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/robfig/cron/v3"
+
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/templates"
 )
@@ -47,6 +49,9 @@ func (l *loader) readSchedule() {
 	schedule, err := parseSchedule(l.config.shown["SYNC_SCHEDULE"], zone)
 	if err != nil {
 		l.fault("SYNC_SCHEDULE", err.Error())
+	}
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok && l.config.Fleet {
+		schedule = aligned{every.Delay}
 	}
 	l.config.Schedule = schedule
 }

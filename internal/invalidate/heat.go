@@ -3,6 +3,7 @@ package invalidate
 import (
 	"time"
 
+	"alimtalk-syncer/internal/fleet"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/order"
 	"alimtalk-syncer/internal/templates"
@@ -30,6 +31,13 @@ func (s *Syncer) plan(hs []hospitals.Hospital, tick time.Duration, rate float64)
 			units[i].Last = last
 		}
 		units[i].Heat = max(units[i].Heat, heat)
+	}
+	if s.looked != nil {
+		for i, group := range groups { // by what all replicas know, so that they order alike
+			if at, ok := s.looked[fleet.Unit(group[0].Sender())]; ok {
+				units[i].Last = at
+			}
+		}
 	}
 	s.mu.Unlock()
 	chosen := order.Plan(units, tick, rate)
@@ -63,6 +71,9 @@ func (s *Syncer) learn() {
 	s.sayHoldings(err)
 	if err != nil {
 		return
+	}
+	if s.Claims != nil {
+		s.learnLooked()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"alimtalk-syncer/internal/fleet"
 	"alimtalk-syncer/internal/hospitals"
 )
 
@@ -19,11 +21,12 @@ const massChangeFloor = 20
 // that share a sender key share one reading. It begins no hospital once ctx has ended, and
 // returns when those that run are done; then the reports are fewer than the hospitals.
 func (s *Syncer) Pass(ctx context.Context, trigger string, hs []hospitals.Hospital) []Report {
-	return s.pass(ctx, trigger, s.plan(hs, 0, 0))
+	return s.pass(ctx, trigger, s.plan(hs, 0, 0), nil)
 }
 
-// pass is Pass for hospitals that are grouped by sender key and in their order.
-func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.Hospital) []Report {
+// pass is Pass for hospitals that are grouped by sender key and in their order. Of a tick that
+// is shared with other replicas it reads those that it can claim.
+func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.Hospital, tick *fleet.Tick) []Report {
 	began := time.Now()
 	s.Metrics.LastAttempt.Set(float64(began.Unix()))
 	s.progress.add(1, 0)
@@ -39,10 +42,14 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 		reports []Report
 	}
 	turn := make(chan work)
+	var elsewhere atomic.Int64 // hospitals that other replicas have claimed
 	var workers sync.WaitGroup
 	for range min(s.Concurrency, len(units)) {
 		workers.Go(func() {
 			for w := range turn {
+				if tick != nil && !s.claim(ctx, tick, w.unit, &elsewhere) {
+					continue
+				}
 				s.readUnit(trigger, w.unit, w.reports)
 			}
 		})
@@ -62,7 +69,7 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 	close(turn)
 	workers.Wait()
 	reports = slices.DeleteFunc(reports, func(r Report) bool { return r.HospitalID == "" }) // not reached
-	s.account(trigger, planned, reports, began)
+	s.account(trigger, planned, int(elsewhere.Load()), reports, began)
 	return reports
 }
 
@@ -85,7 +92,7 @@ func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital, reports []R
 }
 
 // account sums a pass up: one log line, the figures, and what the status page shows.
-func (s *Syncer) account(trigger string, planned int, reports []Report, began time.Time) {
+func (s *Syncer) account(trigger string, planned, elsewhere int, reports []Report, began time.Time) {
 	type step struct{ from, to string }
 	var ok, listed, compared, skipped, bad, wrongType, changed int
 	steps := make(map[step]int)
@@ -99,18 +106,19 @@ func (s *Syncer) account(trigger string, planned int, reports []Report, began ti
 			steps[step{string(c.From), string(c.To)}]++
 		}
 	}
+	missed := planned - elsewhere - len(reports)
 	took := time.Since(began)
 	massChange := compared >= massChangeFloor && 2*changed > compared
 	s.mu.Lock()
 	s.past.pass = PassStatus{
 		Began: began, DurationMS: took.Milliseconds(), Hospitals: planned, OK: ok, Failed: len(reports) - ok,
-		NotReached: planned - len(reports), Compared: compared, Invalidated: changed, MassChange: massChange,
+		Elsewhere: elsewhere, NotReached: missed, Compared: compared, Invalidated: changed, MassChange: massChange,
 	}
 	s.mu.Unlock()
-	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("not_reached", planned-len(reports)).
+	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("elsewhere", elsewhere).Int("not_reached", missed).
 		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
 		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
-	if len(reports) == planned && (ok > 0 || planned == 0) {
+	if missed == 0 && (ok > 0 || len(reports) == 0) {
 		s.Metrics.LastSuccess.SetToCurrentTime()
 		if s.Succeeded != nil {
 			s.Succeeded()

@@ -66,7 +66,11 @@ func (s *Syncer) tick(ctx context.Context, schedule cron.Schedule) {
 	next := s.begins(schedule)
 	ctx, cancel := context.WithDeadline(ctx, next)
 	defer cancel()
-	s.pass(ctx, TriggerSchedule, s.plan(s.Hospitals.All(), time.Until(next), s.Rate))
+	if s.Claims == nil {
+		s.pass(ctx, TriggerSchedule, s.plan(s.Hospitals.All(), time.Until(next), s.Rate), nil)
+	} else {
+		s.sharedPass(ctx, next)
+	}
 	s.correct()
 }
 

@@ -37,6 +37,7 @@ type PassStatus struct {
 	Hospitals   int       `json:"hospitals"` // that it had planned
 	OK          int       `json:"ok"`
 	Failed      int       `json:"failed"`
+	Elsewhere   int       `json:"elsewhere"` // read by other replicas (FLEET)
 	NotReached  int       `json:"notReached"`
 	Compared    int       `json:"compared"`
 	Invalidated int       `json:"invalidated"`
@@ -86,6 +87,7 @@ type Recovery struct {
 type standing struct {
 	HospitalStatus
 	looked time.Time // the last successful look began: what it saw was no older
+	others time.Time // another replica claimed it last
 	sure   bool      // a look has shown what it holds, and what we know of that was not lost since
 	told   bool      // the log has said that it fails
 }
@@ -204,7 +206,7 @@ func (p *history) told(c PastChange) bool {
 
 // note remembers how a look at a hospital ended; was.told is already this look's.
 func (p *history) note(id string, was standing, r Reading, failure string, now time.Time) {
-	n := standing{looked: was.looked, told: was.told, sure: was.sure || r.Report.OK && !r.Report.DryRun, HospitalStatus: HospitalStatus{
+	n := standing{looked: was.looked, others: was.others, told: was.told, sure: was.sure || r.Report.OK && !r.Report.DryRun, HospitalStatus: HospitalStatus{
 		HospitalID: id, OK: r.Report.OK, LastAttempt: now, LastSuccess: was.LastSuccess, Error: failure,
 		Listed: r.Report.Listed, Compared: r.Report.Compared, Skipped: r.Report.Skipped, BadRows: r.Report.BadRows,
 		WrongType: r.Report.WrongType, Invalidated: len(r.Report.Invalidated), DurationMS: r.Report.DurationMS,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"alimtalk-syncer/internal/fleet"
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
@@ -34,6 +35,7 @@ const (
 	EventPanic           = "panic"
 	EventTickSkipped     = "tick skipped"
 	EventHoldings        = "holdings" // which hospitals hold entries cannot be read or written
+	EventClaims          = "claims"   // hospitals cannot be claimed in Redis
 )
 
 // Source is where summaries come from.
@@ -56,6 +58,8 @@ type Options struct {
 	Rate        float64                  // calls per second of an account (SUREM_RATE_LIMIT); 0 = no limit
 	Burst       int                      // of them at once
 	Shared      bool                     // others write entries too (CACHE_SHARED)
+
+	Claims *fleet.Claims // the hospitals of a tick are shared with other replicas (FLEET); nil = all are ours
 
 	VerifyAfter  time.Duration // age of a look past which a hit in a pending state waits for one (CACHE_VERIFY_AFTER); 0 = never
 	VerifyWithin time.Duration // how long it waits at most
@@ -87,6 +91,9 @@ type Syncer struct {
 	found  map[string]order.Found   // by hospital id: looks since the last correction
 	paces  map[string]order.Pace    // by account: of verifying looks
 
+	looked map[string]time.Time // by fleet.Unit: last claims of all replicas, as Redis said at the last tick; nil: not known
+
+	claimsFault   string // why a claim was not confirmed last; "" = it was
 	holdingsFault string // why known could not be read or corrected last; "" = it could
 }
 

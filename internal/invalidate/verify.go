@@ -26,15 +26,17 @@ func (s *Syncer) Verify(ctx context.Context, h hospitals.Hospital) bool {
 	return err == nil && ok
 }
 
-// fresh reports whether a hospital was looked at lately. A look that has just failed is not
+// fresh reports whether a hospital was looked at lately, here or by another replica. A look that has just failed is not
 // tried again by every reader.
 func (s *Syncer) fresh(h hospitals.Hospital) bool {
 	s.mu.Lock()
 	st := s.past.standings[h.ID]
 	s.mu.Unlock()
 	looked := st.looked
-	if looked.Before(s.began) {
-		looked = s.began
+	for _, at := range []time.Time{s.began, st.others} {
+		if looked.Before(at) {
+			looked = at
+		}
 	}
 	if st.Failing() && looked.Before(st.LastAttempt) {
 		looked = st.LastAttempt

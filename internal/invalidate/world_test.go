@@ -32,6 +32,7 @@ type world struct {
 	*Syncer
 	t     *testing.T
 	redis *redistest.Server
+	rdb   *redis.Client
 	trips atomic.Int32 // to Redis
 	path  string       // the hospitals file
 
@@ -41,11 +42,18 @@ type world struct {
 	fail   map[string]bool
 	calls  []string // hospitals, in the order of their calls
 	hold   chan struct{}
+
+	commands []string // of each trip
 }
 
 func newWorld(t *testing.T, n int, change func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, redis: redistest.Start(t), status: make(map[string]string), fail: make(map[string]bool), pages: 1}
+	return newWorldOn(t, redistest.Start(t), n, change)
+}
+
+func newWorldOn(t *testing.T, server *redistest.Server, n int, change func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, redis: server, status: make(map[string]string), fail: make(map[string]bool), pages: 1}
 	w.path = filepath.Join(t.TempDir(), "hospitals.json")
 	keys := map[string]string{}
 	for i := range n {
@@ -63,6 +71,7 @@ func newWorld(t *testing.T, n int, change func(*Options)) *world {
 		t.Fatal(err)
 	}
 	rdb := templates.Connect(&redis.Options{Addr: w.redis.Addr})
+	w.rdb = rdb
 	rdb.AddHook(w)
 	o := Options{
 		Hospitals: directory, Source: w, Concurrency: 1, Timeout: 10 * time.Second, Shared: true,
@@ -195,7 +204,7 @@ func (w *world) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (w *world) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.trips.Add(1)
+		w.sent(cmd)
 		return next(ctx, cmd)
 	}
 }
@@ -203,8 +212,22 @@ func (w *world) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (w *world) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		w.trips.Add(1)
+		w.sent(cmds...)
 		return next(ctx, cmds)
+	}
+}
+
+// sent notes a round trip.
+func (w *world) sent(cmds ...redis.Cmder) {
+	w.trips.Add(1)
+	var names []string
+	for _, cmd := range cmds {
+		names = append(names, cmd.Name())
+	}
+	w.at.Lock()
+	defer w.at.Unlock()
+	if what := strings.Join(names, " "); what != "hello" {
+		w.commands = append(w.commands, what)
 	}
 }
 

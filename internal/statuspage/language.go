@@ -13,7 +13,7 @@ type words struct {
 	Problems map[string]string
 
 	AllWell, NoPassYet, DryRun                                     string
-	NextPass, PassRuns, LastPass                                   string // with places for figures
+	NextPass, PassRuns, LastPass, Elsewhere                        string // with places for figures
 	Redis, SureM, File, Hospitals, Failing, Uptime, Version, Times string
 	OK, Away, Refused, Limited, Bad                                string
 	HitRatio, Hits, CleanLooks, Looks, Stale, StaleNote            string
@@ -46,8 +46,9 @@ var english = &words{
 	},
 	AllWell: "All is well", NoPassYet: "No pass has ended yet", DryRun: "Dry run: nothing is deleted",
 	NextPass: "Next pass %s", PassRuns: "A pass is running",
-	LastPass: "Last pass %s, took %s: %s of %s hospitals ok, %s entries compared, %s invalidated",
-	Redis:    "Redis", SureM: "SureM", File: "Hospitals file", Hospitals: "Hospitals", Failing: "%s failing",
+	LastPass:  "Last pass %s, took %s: %s of %s hospitals ok, %s entries compared, %s invalidated",
+	Elsewhere: "; other replicas read %s",
+	Redis:     "Redis", SureM: "SureM", File: "Hospitals file", Hospitals: "Hospitals", Failing: "%s failing",
 	Uptime: "up %s", Version: "version %s", Times: "Clock times are in %s. The page refreshes itself.",
 	OK: "ok", Away: "away", Refused: "refuses us", Limited: "holds us back", Bad: "bad",
 	HitRatio: "Cache hit ratio", Hits: "%s hits, %s misses, %s errors",
@@ -84,8 +85,9 @@ var korean = &words{
 	},
 	AllWell: "모두 정상입니다", NoPassYet: "아직 끝난 동기화가 없습니다", DryRun: "시험 실행: 아무것도 삭제하지 않습니다",
 	NextPass: "다음 동기화 %s", PassRuns: "동기화 진행 중",
-	LastPass: "지난 동기화 %s(%s 걸림): 병원 %[4]s곳 중 %[3]s곳 정상, %[5]s건 비교, %[6]s건 무효화",
-	Redis:    "Redis", SureM: "슈어엠", File: "병원 목록 파일", Hospitals: "병원", Failing: "실패 %s곳",
+	LastPass:  "지난 동기화 %s(%s 걸림): 병원 %[4]s곳 중 %[3]s곳 정상, %[5]s건 비교, %[6]s건 무효화",
+	Elsewhere: ", 다른 인스턴스가 %s곳 처리",
+	Redis:     "Redis", SureM: "슈어엠", File: "병원 목록 파일", Hospitals: "병원", Failing: "실패 %s곳",
 	Uptime: "가동 %s", Version: "버전 %s", Times: "시각은 %s 기준이며, 페이지는 자동으로 새로 고쳐집니다.",
 	OK: "정상", Away: "연결 안 됨", Refused: "접근 거부", Limited: "호출 제한", Bad: "오류",
 	HitRatio: "캐시 적중률", Hits: "적중 %s, 실패 %s, 오류 %s",

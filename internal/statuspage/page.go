@@ -173,7 +173,11 @@ func (v view) LastPass() string {
 		return ""
 	}
 	took := time.Duration(p.DurationMS) * time.Millisecond
-	return fmt.Sprintf(v.W.LastPass, v.Ago(p.Began.Add(took)), v.Span(took), count(p.OK), count(p.Hospitals), count(p.Compared), count(p.Invalidated))
+	text := fmt.Sprintf(v.W.LastPass, v.Ago(p.Began.Add(took)), v.Span(took), count(p.OK), count(p.Hospitals), count(p.Compared), count(p.Invalidated))
+	if p.Elsewhere > 0 {
+		text += fmt.Sprintf(v.W.Elsewhere, count(p.Elsewhere))
+	}
+	return text
 }
 
 // State says how a part fares.

@@ -25,7 +25,7 @@ var (
 // the last one lives: those in a state that a reviewer is about to change, and all others.
 // Deployments with other formats do not meet.
 func (c *Cache) holdingsKeys() (hot, cold string) {
-	hash := c.Keys.hash()
+	hash := c.Keys.Hash()
 	return OwnPrefix + "hot:" + hash, OwnPrefix + "cold:" + hash
 }
 

@@ -56,8 +56,8 @@ func (f KeyFormat) FenceKey(hospitalID string) string {
 // String returns the format as it was given.
 func (f KeyFormat) String() string { return f.before + hospitalMark + f.between + codeMark }
 
-// hash tells formats apart in the keys of what is kept for all hospitals together.
-func (f KeyFormat) hash() string {
+// Hash tells formats apart in the keys of what is kept for all hospitals together.
+func (f KeyFormat) Hash() string {
 	sum := sha256.Sum256([]byte(f.String()))
 	return hex.EncodeToString(sum[:8])
 }

@@ -1,0 +1,294 @@
+package invalidate
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"alimtalk-syncer/internal/fleet"
+	"alimtalk-syncer/internal/redistest"
+)
+
+// until is a schedule whose next tick falls at a time.
+type until time.Time
+
+func (u until) Next(time.Time) time.Time { return time.Time(u) }
+
+// newReplica is a world whose hospitals are shared with others on the same Redis.
+func newReplica(t *testing.T, server *redistest.Server, n int, change func(*Options)) *world {
+	t.Helper()
+	w := newWorldOn(t, server, n, change)
+	w.Claims = fleet.NewClaims(w.rdb, w.Cache.Keys)
+	return w
+}
+
+// newReplicas are three, and a tick that ends in an hour.
+func newReplicas(t *testing.T, n int) (replicas []*world, tick until) {
+	t.Helper()
+	server := redistest.Start(t)
+	for range 3 {
+		replicas = append(replicas, newReplica(t, server, n, func(o *Options) { o.Concurrency = 4 }))
+	}
+	return replicas, until(time.Now().Add(time.Hour))
+}
+
+// run runs a tick's pass.
+func (w *world) run(tick until) string {
+	w.expect(tick)
+	w.tick(w.t.Context(), tick)
+	return w.called()
+}
+
+func (w *world) claims(result string) float64 {
+	return figure(w.t, w.Metrics.FleetClaims.WithLabelValues("tick", result))
+}
+
+func TestReplicasReadEachHospitalOnceInATick(t *testing.T) {
+	replicas, tick := newReplicas(t, 60)
+	for range 5 {
+		var all []string
+		var mu sync.Mutex
+		var passes sync.WaitGroup
+		for _, w := range replicas {
+			passes.Go(func() {
+				called := strings.Fields(w.run(tick))
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, called...)
+			})
+		}
+		passes.Wait()
+		slices.Sort(all)
+		if n := len(all); n != 60 || len(slices.Compact(all)) != 60 {
+			t.Fatalf("%d readings of %d hospitals, want 60 of 60", n, len(slices.Compact(all)))
+		}
+		elsewhere, ok := 0, 0
+		for _, w := range replicas {
+			p := w.Status().Pass
+			elsewhere, ok = elsewhere+p.Elsewhere, ok+p.OK
+			if p.Hospitals != 60 || p.NotReached != 0 || p.OK+p.Elsewhere != 60 || figure(t, w.Metrics.LastSuccess) == 0 {
+				t.Errorf("a pass that read what was left to it: %+v", p)
+			}
+		}
+		if ok != 60 || elsewhere != 120 {
+			t.Errorf("%d read and %d left to others, want 60 and 120", ok, elsewhere)
+		}
+		tick = until(time.Time(tick).Add(time.Hour))
+	}
+	for _, w := range replicas {
+		if won, lost := w.claims("won"), w.claims("lost"); won == 0 || won+lost != 300 {
+			t.Errorf("%v claims won, %v lost, want 300 in all, and a share of the work", won, lost)
+		}
+	}
+}
+
+func TestATickIsOverWhenItsHospitalsWereRead(t *testing.T) {
+	replicas, tick := newReplicas(t, 2)
+	w := replicas[0]
+	if got := w.run(tick); got != "H1 H2" && got != "H2 H1" {
+		t.Errorf("a start's pass: %s", got)
+	}
+	if got := w.run(tick); got != "" {
+		t.Errorf("another pass of the same process in that tick: %s", got)
+	}
+	if got := replicas[1].run(tick); got != "" {
+		t.Errorf("another replica that starts in that tick: %s", got)
+	}
+	if p := replicas[1].Status().Pass; p.Elsewhere != 2 || p.NotReached != 0 || figure(t, replicas[1].Metrics.LastSuccess) == 0 {
+		t.Errorf("nothing was left to read, which is a success: %+v", p)
+	}
+	for _, trigger := range []string{TriggerManual, TriggerList} {
+		if _, err := replicas[1].Look(t.Context(), replicas[1].h("H1"), trigger); err != nil {
+			t.Fatal(err)
+		}
+		if got := replicas[1].called(); got != "H1" {
+			t.Errorf("who asks gets a reading, whoever has claimed the tick: %s: %q", trigger, got)
+		}
+	}
+	if reports := w.Pass(t.Context(), TriggerManual, w.Hospitals.All()); len(reports) != 2 {
+		t.Errorf("syncer sync claims nothing: %+v", reports)
+	}
+}
+
+func TestWhatADeadReplicaHasClaimedIsReadInTheNextTick(t *testing.T) {
+	replicas, tick := newReplicas(t, 3)
+	dead := replicas[2].Claims.Tick(time.Time(tick))
+	if won, _, err := dead.Claim(t.Context(), replicas[0].h("H2").Sender()); err != nil || !won {
+		t.Fatal(won, err)
+	}
+	w := replicas[0]
+	w.Concurrency = 1
+	if got := w.run(tick); got != "H1 H3" {
+		t.Errorf("in the tick of its death: %s", got)
+	}
+	if got := w.run(until(time.Time(tick).Add(time.Minute))); !strings.Contains(got, "H2") {
+		t.Errorf("in the next one: %s", got)
+	}
+}
+
+// The clocks of replicas differ: one is at its next tick half a minute before the others, and
+// still at an old one half a minute after.
+func TestClocksThatDifferReadEachHospitalOnceInATick(t *testing.T) {
+	replicas, _ := newReplicas(t, 2)
+	ends := time.Now().Add(30 * time.Second)
+	ahead, behind := replicas[0], replicas[1]
+	read := func(w *world, end time.Time) int {
+		w.sharedPass(t.Context(), end)
+		return len(strings.Fields(w.called()))
+	}
+	for what, got := range map[string]int{
+		"the one ahead, in its next tick":    read(ahead, ends.Add(time.Minute)),
+		"the other, in the tick that it has": read(behind, ends),
+		"the one ahead, in that":             read(ahead, ends),
+		"the other, in its next":             read(behind, ends.Add(time.Minute)),
+	} {
+		if want := map[bool]int{true: 2}[what == "the one ahead, in its next tick" || what == "the other, in the tick that it has"]; got != want {
+			t.Errorf("%s reads %d, want %d", what, got, want)
+		}
+	}
+}
+
+func TestReplicasGoOnWithTheOrderOfAllOfThem(t *testing.T) {
+	server := redistest.Start(t)
+	first := newReplica(t, server, 5, nil)
+	first.Claims = fleet.NewClaims(first.rdb, first.Cache.Keys)
+	if got := first.round(3); got != "H1 H2" { // four fifths of the calls
+		t.Fatalf("the first replica: %s", got)
+	}
+	second := newReplica(t, server, 5, nil) // has looked at nobody itself
+	if got := second.round(3); got != "H3 H4" {
+		t.Errorf("the second replica: %s", got)
+	}
+	if got := first.round(3); got != "H5" && got != "H5 H1" {
+		t.Errorf("the first one again: %s", got)
+	}
+}
+
+func TestWhatAnotherReplicaHasReadNeedsNoLookForAReader(t *testing.T) {
+	server := redistest.Start(t)
+	change := func(o *Options) { o.VerifyAfter, o.VerifyWithin = time.Minute, 5*time.Second }
+	w, other := newReplica(t, server, 2, change), newReplica(t, server, 2, change)
+	tick := until(time.Now().Add(time.Hour))
+	if _, _, err := other.Claims.Tick(time.Time(tick)).Claim(t.Context(), w.h("H2").Sender()); err != nil {
+		t.Fatal(err)
+	}
+	w.run(tick)
+	w.mu.Lock()
+	w.began = w.began.Add(-2 * time.Minute) // the start of the process counts as a look
+	for _, id := range []string{"H1", "H2"} {
+		st := w.past.standings[id]
+		st.looked = time.Time{}
+		w.past.standings[id] = st
+	}
+	w.mu.Unlock()
+	if w.Verify(t.Context(), w.h("H2")) || w.called() != "" {
+		t.Error("a look at what another replica has looked at a moment ago")
+	}
+	if !w.Verify(t.Context(), w.h("H1")) || w.called() != "H1" {
+		t.Error("no look at what nobody has looked at")
+	}
+}
+
+func TestWithoutRedisNothingIsReadAndItSaysSoOnce(t *testing.T) {
+	server := redistest.Start(t)
+	var log strings.Builder
+	w := newReplica(t, server, 3, func(o *Options) {
+		o.Concurrency, o.Log = 3, zerolog.New(zerolog.SyncWriter(&log))
+	})
+	server.Kill()
+	tick := until(time.Now().Add(1500 * time.Millisecond)) // three workers, two claims each
+	if got := w.run(tick); got != "" {
+		t.Errorf("called %s", got)
+	}
+	if p := w.Status().Pass; p.NotReached != 3 || p.Elsewhere != 0 || figure(t, w.Metrics.LastSuccess) != 0 || w.claims("error") < 6 {
+		t.Errorf("%+v, %v errors", p, w.claims("error"))
+	}
+	if n := strings.Count(log.String(), `"message":"claims"`); n != 1 {
+		t.Errorf("said %d times:\n%s", n, log.String())
+	}
+
+	tick = until(time.Now().Add(time.Hour))
+	passed := make(chan struct{})
+	go func() {
+		w.expect(tick)
+		w.tick(t.Context(), tick)
+		close(passed)
+	}()
+	await(t, "a claim of the next tick has failed", func() bool { return w.claims("error") >= 9 })
+	server.Restart()
+	<-passed
+	if got := strings.Fields(w.called()); len(got) != 3 {
+		t.Errorf("Redis is back within the tick: called %s", got)
+	}
+}
+
+func TestARedisThatIsFullIsComparedAllTheSame(t *testing.T) {
+	server := redistest.Start(t)
+	w := newReplica(t, server, 2, nil)
+	w.cache("REQUESTED", "H1", "H2")
+	w.set(func() { w.status["H1"] = "APPROVED" })
+	if err := server.Client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.run(until(time.Now().Add(time.Hour))); got != "H1 H2" {
+		t.Errorf("called %s", got)
+	}
+	if n, err := server.Client.Exists(t.Context(), "t:{H1}:T1", "t:{H2}:T1").Result(); n != 1 || err != nil {
+		t.Errorf("%d entries left, %v", n, err)
+	}
+}
+
+func TestAReplicaThatSureMDoesNotAnswerLetsOthersClaimFirst(t *testing.T) {
+	replicas, _ := newReplicas(t, 4)
+	cut, other := replicas[0], replicas[1]
+	cut.Serving = func() bool { return false }
+	for id := range cut.status {
+		cut.fail[id] = true
+	}
+	began := time.Now()
+	tick := until(began.Add(2 * time.Second))
+	passed := make(chan struct{})
+	go func() {
+		cut.expect(tick)
+		cut.tick(t.Context(), tick)
+		close(passed)
+	}()
+	await(t, "it has asked SureM once", func() bool {
+		cut.at.Lock()
+		defer cut.at.Unlock()
+		return len(cut.calls) == 1
+	})
+	if got := strings.Fields(other.run(tick)); len(got) != 4 {
+		t.Errorf("the other replica read %s, want all", got)
+	}
+	<-passed
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("it claimed after %v, half a tick is 1s", took)
+	}
+	if p, calls := cut.Status().Pass, strings.Fields(cut.called()); p.Elsewhere != 4 || len(calls) != 1 {
+		t.Errorf("%+v, called %s", p, calls)
+	}
+
+	began = time.Now()
+	tick = until(began.Add(2 * time.Second)) // all are cut off: it goes on alone
+	if got := strings.Fields(cut.run(tick)); len(got) != 5 || time.Since(began) < time.Second {
+		t.Errorf("alone it called %s after %v", got, time.Since(began))
+	}
+	clear(cut.fail)
+	if got := strings.Fields(cut.run(until(time.Now().Add(time.Hour)))); len(got) != 5 {
+		t.Errorf("its first call is answered, so that it goes on at once: %s", got)
+	}
+}
+
+func TestWithoutFleetATickSendsWhatItDid(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	tick := until(time.Now().Add(time.Hour))
+	w.run(tick)
+	if got, want := strings.Join(w.commands, "; "), "zrange zrange; del get; del get"; got != want {
+		t.Errorf("a tick sends %q, want %q", got, want)
+	}
+}
