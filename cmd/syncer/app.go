@@ -44,12 +44,20 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 		Keys: cfg.CacheKeyFormat, Keyv: cfg.CacheValueFormat == "keyv", TTL: cfg.CacheTTL,
 		FenceTTL: 2*cfg.FlightLoaderTimeout + time.Minute, Current: cfg.Hospitals.Current,
 	})
+	var claims *fleet.Claims // none without FLEET
+	var limit surem.Shared
+	if cfg.Fleet {
+		claims = fleet.NewClaims(a.rdb, cfg.CacheKeyFormat)
+		limit = fleet.NewLimit(a.rdb, fleet.LimitOptions{
+			Keys: cfg.CacheKeyFormat, Rate: cfg.SureMRateLimit, Burst: cfg.SureMRateBurst, Metrics: a.metrics, Log: log,
+		})
+	}
 	a.surem = surem.New(surem.Options{
 		BaseURL: cfg.SureMBaseURL, TokenPath: cfg.SureMTokenPath, SummaryPath: cfg.SureMSummaryPath, DetailPath: cfg.SureMDetailPath,
 		PageSize: cfg.SureMPageSize, FirstPage: cfg.SureMFirstPage, Timeout: cfg.SureMTimeout,
 		RateLimit: cfg.SureMRateLimit, RateBurst: cfg.SureMRateBurst, MaxRetries: cfg.SureMMaxRetries,
 		ReloginCodes: cfg.SureMReloginCodes, NotFoundCodes: cfg.SureMNotFoundCodes,
-		Secret: cfg.Hospitals.Secret, Mask: cfg.Hospitals.Mask, Metrics: a.metrics, Log: log,
+		Shared: limit, Secret: cfg.Hospitals.Secret, Mask: cfg.Hospitals.Mask, Metrics: a.metrics, Log: log,
 	})
 	a.reader = templates.NewReader(templates.ReaderOptions{
 		Cache: a.cache, Source: a.surem,
@@ -63,10 +71,6 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	skip := make(map[templates.State]bool)
 	for _, state := range cfg.SyncSkipStatuses {
 		skip[state] = true
-	}
-	var claims *fleet.Claims
-	if cfg.Fleet {
-		claims = fleet.NewClaims(a.rdb, cfg.CacheKeyFormat)
 	}
 	a.heartbeat = newHeartbeat(cfg.SyncHeartbeatURL, log)
 	a.syncer = invalidate.New(invalidate.Options{

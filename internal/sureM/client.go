@@ -17,8 +17,8 @@ import (
 	"alimtalk-syncer/internal/metrics"
 )
 
-// Options say how SureM is reached and read. All but ReloginCodes, NotFoundCodes and Mask
-// are required.
+// Options say how SureM is reached and read. All but Shared, ReloginCodes, NotFoundCodes
+// and Mask are required.
 type Options struct {
 	BaseURL             *url.URL // http or https, without query
 	TokenPath           string
@@ -28,6 +28,7 @@ type Options struct {
 	Timeout             time.Duration // of one HTTP call, its body included
 	RateLimit           float64       // calls per second and account, above 0
 	RateBurst           int           // at least 1
+	Shared              Shared        // the limit is kept with other processes, too; nil = by this one alone
 	MaxRetries          int           // per call
 	ReloginCodes        []string      // codes that mean: log in again
 	NotFoundCodes       []string      // codes that mean: no such template
@@ -123,6 +124,7 @@ func (c *Client) account(userCode string) *account {
 	a := c.accounts[userCode]
 	if a == nil {
 		a = &account{userCode: userCode, limiter: newLimiter(c.o.RateLimit, c.o.RateBurst)}
+		a.limiter.share(c.o.Shared, userCode)
 		a.breaker = newBreaker(func(open bool, why *Error) { c.breakerTold(a, open, why) })
 		c.accounts[userCode] = a
 	}

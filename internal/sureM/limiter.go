@@ -30,8 +30,9 @@ type limiter struct {
 	held    time.Time  // no slot before this
 	urgent  []*ticket  // oldest first
 	patient []*ticket  // oldest first
-	streak  int        // slots in a row that went to urgent calls while a patient one waited
+	streak  int        // slots in a row that went to urgent calls while a patient one waited, share at most
 	wake    *time.Timer
+	shared  *sharedSlots // with other replicas; nil: all slots are this process's
 }
 
 // ticket is a call's place in a queue.
@@ -120,10 +121,13 @@ func (l *limiter) refuse(t *ticket, place int, now time.Time) bool {
 func (l *limiter) beyond(deadline time.Time, place int, urgent bool, now time.Time) error {
 	n := l.slotsUntil(place, urgent)
 	slot := l.slotTime(n, now, l.held)
+	if urgent && l.shared != nil && slot.Before(l.shared.none[forUrgent]) {
+		slot = l.shared.none[forUrgent]
+	}
 	switch {
 	case !slot.After(deadline):
 		return nil
-	case l.slotTime(n, now, now).After(deadline):
+	case !l.held.After(now) || l.slotTime(n, now, now).After(deadline):
 		return &LimitError{RetryAfter: slot.Sub(now)}
 	default:
 		return &heldError{retryAfter: slot.Sub(now)}
@@ -157,15 +161,24 @@ func (l *limiter) serve() {
 			l.wakeAt(due.Sub(now))
 			return
 		}
-		if now.After(l.full) {
-			l.full = now
+		if l.shared != nil {
+			l.ask(now)
+			return
 		}
-		l.full = l.full.Add(l.interval)
-		close(l.next().done)
+		l.give(now, l.isPatientsTurn())
 	}
 	if l.wake != nil {
 		l.wake.Stop()
 	}
+}
+
+// give gives a slot to the first call of a class.
+func (l *limiter) give(now time.Time, patient bool) {
+	if now.After(l.full) {
+		l.full = now
+	}
+	l.full = l.full.Add(l.interval)
+	close(l.next(patient).done)
 }
 
 func (l *limiter) wakeAt(in time.Duration) {
@@ -180,17 +193,22 @@ func (l *limiter) wakeAt(in time.Duration) {
 	l.wake.Reset(in)
 }
 
-// next takes the ticket whose turn it is off its queue.
-func (l *limiter) next() (t *ticket) {
+// isPatientsTurn reports whose turn it is, of those who wait.
+func (l *limiter) isPatientsTurn() bool {
+	return len(l.patient) > 0 && (len(l.urgent) == 0 || l.streak >= share)
+}
+
+// next takes the first ticket of a class off its queue.
+func (l *limiter) next(patient bool) (t *ticket) {
 	switch {
+	case patient:
+		l.streak = 0
+		t, l.patient = l.patient[0], l.patient[1:]
 	case len(l.patient) == 0:
 		l.streak = 0
 		t, l.urgent = l.urgent[0], l.urgent[1:]
-	case len(l.urgent) == 0 || l.streak >= share:
-		l.streak = 0
-		t, l.patient = l.patient[0], l.patient[1:]
 	default:
-		l.streak++
+		l.streak = min(l.streak+1, share)
 		t, l.urgent = l.urgent[0], l.urgent[1:]
 	}
 	return t

@@ -96,8 +96,9 @@ func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 		"Holdings":    commands["holdings"],
 	}
 	got := make(map[string][]string)
-	fleet := "../../../internal/fleet/claims.go: " // touches neither entries nor fences
-	want[fleet+"Claim"], want[fleet+"Looked"] = []string{"claim.lua"}, []string{"ZRANGEWITHSCORES"}
+	const claims, limit = "../../../internal/fleet/claims.go: ", "../../../internal/fleet/limit.go: " // touch neither entries nor fences
+	want[claims+"Claim"], want[claims+"Looked"] = []string{"claim.lua"}, []string{"ZRANGEWITHSCORES"}
+	want[limit+"EvalSha"], want[limit+"Eval"] = []string{"EVALSHA"}, []string{"EVAL"}
 	root := "../../.."
 	want[root+"/cmd/syncer/app.go: measure"] = commands["ping"] // through Cache.Ping
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
