@@ -32,7 +32,7 @@ const (
 	claimTimeout  = time.Second        // of a claim, which is tried again
 	lookedTimeout = 5 * time.Second    // as all that a pass reads
 	grace         = 2 * time.Minute    // that a claim outlives its tick, for replicas whose clocks differ
-	lookedLife    = 7 * 24 * time.Hour // of what is written down of looks
+	lookedLife    = 7 * 24 * time.Hour // of what is written down of looks, after the last of them
 )
 
 var (
@@ -76,7 +76,8 @@ func (c *Claims) Looked(ctx context.Context) (map[string]time.Time, error) {
 	return looked, nil
 }
 
-func (c *Claims) lookedKey() string { return templates.OwnPrefix + "looked:" + c.tag }
+func (c *Claims) lookedKey() string  { return templates.OwnPrefix + "looked:" + c.tag }
+func (c *Claims) failingKey() string { return templates.OwnPrefix + "failing:" + c.tag }
 
 // Tick is one pass's side of a tick.
 type Tick struct {
@@ -89,20 +90,41 @@ type Tick struct {
 // replicas that begin before that share it.
 func (c *Claims) Tick(end time.Time) *Tick { return &Tick{claims: c, end: end, token: rand.Text()} }
 
-// Claim takes a sender key for this pass. When it is another's, ago is since when, by Redis'
-// clock. An error leaves open whose it is; the pass may claim again.
-func (t *Tick) Claim(ctx context.Context, s hospitals.Sender) (won bool, ago time.Duration, err error) {
+// Claim is whose a sender key is in a tick.
+type Claim struct {
+	Won     bool          // this pass's
+	Ago     time.Duration // since another pass claimed it, by Redis' clock
+	Failing bool          // the last look at it that ended, anywhere, had failed
+}
+
+// Claim takes a sender key for this pass. An error leaves open whose it is; the pass may claim
+// again.
+func (t *Tick) Claim(ctx context.Context, s hospitals.Sender) (Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	unit := Unit(s)
 	key := templates.OwnPrefix + "claim:" + t.claims.tag + ":" + strconv.FormatInt(t.end.Unix(), 10) + ":" + unit
 	life := time.Until(t.end) + grace
-	ms, err := claimScript.Run(ctx, t.claims.rdb, []string{key, t.claims.lookedKey()},
-		t.token, life.Milliseconds(), unit, lookedLife.Milliseconds()).Int64()
+	answer, err := claimScript.Run(ctx, t.claims.rdb, []string{key, t.claims.lookedKey(), t.claims.failingKey()},
+		t.token, life.Milliseconds(), unit, lookedLife.Milliseconds()).Int64Slice()
 	if err != nil {
-		return false, 0, fmt.Errorf("claiming a hospital: %w", err)
+		return Claim{}, fmt.Errorf("claiming a hospital: %w", err)
 	}
-	return ms < 0, time.Duration(ms) * time.Millisecond, nil
+	return Claim{Won: answer[0] < 0, Ago: time.Duration(answer[0]) * time.Millisecond, Failing: answer[1] == 1}, nil
+}
+
+// Ended writes down how a look at a sender key has ended, where that is news.
+func (c *Claims) Ended(ctx context.Context, s hospitals.Sender, failed bool) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	if !failed {
+		return c.rdb.ZRem(ctx, c.failingKey(), Unit(s)).Err()
+	}
+	pipe := c.rdb.Pipeline()
+	pipe.ZAdd(ctx, c.failingKey(), redis.Z{Score: float64(time.Now().UnixMilli()), Member: Unit(s)})
+	pipe.PExpire(ctx, c.failingKey(), lookedLife)
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // Full reports whether Redis has refused a claim for want of memory. What it holds can be

@@ -25,13 +25,13 @@ func newClaims(t *testing.T, rdb redis.UniversalClient, format string) *Claims {
 
 const format = "t:{<hospitalId>}:<templateCode>"
 
-func claim(t *testing.T, tick *Tick, s hospitals.Sender) (won bool, ago time.Duration) {
+func claim(t *testing.T, tick *Tick, s hospitals.Sender) Claim {
 	t.Helper()
-	won, ago, err := tick.Claim(t.Context(), s)
+	c, err := tick.Claim(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return won, ago
+	return c
 }
 
 func TestAClaimIsOnePassesOfOneTickAndDeployment(t *testing.T) {
@@ -41,15 +41,14 @@ func TestAClaimIsOnePassesOfOneTickAndDeployment(t *testing.T) {
 	mine := claims.Tick(end)
 	won := func(tick *Tick, s hospitals.Sender) bool {
 		t.Helper()
-		won, _ := claim(t, tick, s)
-		return won
+		return claim(t, tick, s).Won
 	}
 	if !won(mine, sender) || !won(mine, sender) {
 		t.Error("not the first pass's, or not when it asks again for a reply that was lost")
 	}
 	other := claims.Tick(end)
-	if won, ago := claim(t, other, sender); won || ago < 0 || ago > 10*time.Second {
-		t.Errorf("another pass in that tick: %t, %v ago", won, ago)
+	if c := claim(t, other, sender); c.Won || c.Ago < 0 || c.Ago > 10*time.Second {
+		t.Errorf("another pass in that tick: %+v", c)
 	}
 	if !won(other, hospitals.Sender{UserCode: "clinic", Key: "another"}) || !won(other, hospitals.Sender{UserCode: "another", Key: "hush"}) {
 		t.Error("another sender key, or another account's, is not claimed")
@@ -66,8 +65,11 @@ func TestClaimsAreOurOwnKeysLiveAsLongAsTheyMustAndHoldNoSecret(t *testing.T) {
 	server := redistest.Start(t)
 	claims := newClaims(t, server.Client, format)
 	claim(t, claims.Tick(time.Now().Add(time.Minute)), sender)
+	if err := claims.Ended(t.Context(), sender, true); err != nil {
+		t.Fatal(err)
+	}
 	keys, err := server.Client.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) != 2 {
+	if err != nil || len(keys) != 3 {
 		t.Fatal(keys, err)
 	}
 	for _, key := range keys {
@@ -82,7 +84,7 @@ func TestClaimsAreOurOwnKeysLiveAsLongAsTheyMustAndHoldNoSecret(t *testing.T) {
 	}
 	// A replica whose clock is half a minute behind comes to a tick that has ended here.
 	late := claims.Tick(time.Now().Add(-30 * time.Second))
-	if won, _ := claim(t, late, sender); !won {
+	if !claim(t, late, sender).Won {
 		t.Error("a tick that ended half a minute ago, by this clock, cannot be claimed")
 	}
 }
@@ -115,6 +117,26 @@ func TestLooksAreKnownByRedisClockForSevenDays(t *testing.T) {
 	}
 }
 
+func TestHowALookEndedIsKnownToAll(t *testing.T) {
+	server := redistest.Start(t)
+	claims := newClaims(t, server.Client, format)
+	end := time.Now().Add(time.Minute)
+	for _, failed := range []bool{false, true, true, false} {
+		if err := claims.Ended(t.Context(), sender, failed); err != nil {
+			t.Fatal(err)
+		}
+		end = end.Add(time.Minute)
+		for _, who := range []string{"the winner", "another"} {
+			if c := claim(t, claims.Tick(end), sender); c.Failing != failed {
+				t.Errorf("the last look failed: %t; %s hears %+v", failed, who, c)
+			}
+		}
+		if c := claim(t, claims.Tick(end), hospitals.Sender{Key: "another"}); c.Failing {
+			t.Errorf("another sender key: %+v", c)
+		}
+	}
+}
+
 func TestARedisWithoutRoomIsToldFromOneThatIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	claims := newClaims(t, server.Client, format)
@@ -122,11 +144,11 @@ func TestARedisWithoutRoomIsToldFromOneThatIsAway(t *testing.T) {
 	if err := server.Client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tick.Claim(t.Context(), sender); !Full(err) {
+	if _, err := tick.Claim(t.Context(), sender); !Full(err) {
 		t.Errorf("no room: %v", err)
 	}
 	server.Kill()
-	if _, _, err := tick.Claim(t.Context(), sender); err == nil || Full(err) {
+	if _, err := tick.Claim(t.Context(), sender); err == nil || Full(err) {
 		t.Errorf("away: %v", err)
 	}
 }

@@ -2,7 +2,7 @@ package invalidate
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"alimtalk-syncer/internal/fleet"
@@ -36,43 +36,71 @@ func (s *Syncer) standBack(ctx context.Context, unit []hospitals.Hospital, until
 	pause(ctx, time.Until(until))
 }
 
-// claim takes a sender key for this replica, and reports whether it is to be read here: not
-// when it is another's, which is noted, nor when the pass has ended before Redis would say.
-// Without Redis there is nothing to compare, and the calls would count against all replicas'
-// limit; but where it only has no room for the claim, there is.
-func (s *Syncer) claim(ctx context.Context, tick *fleet.Tick, unit []hospitals.Hospital, elsewhere *atomic.Int64) bool {
+// readClaimed reads the hospitals of a sender key if they can be claimed for this replica, and
+// writes their reports; these stay empty when the pass has ended before Redis would say whose
+// they are. False: they are another's, which is noted.
+func (s *Syncer) readClaimed(ctx context.Context, tick *fleet.Tick, unit []hospitals.Hospital, reports []Report) bool {
+	claim, err := s.claim(ctx, tick, unit[0].Sender())
+	switch {
+	case err != nil:
+		return true
+	case !claim.Won:
+		s.noteElsewhere(unit, time.Now().Add(-claim.Ago), claim.Failing)
+		return false
+	}
+	s.readUnit(TriggerSchedule, unit, reports)
+	failed := slices.ContainsFunc(reports, func(r Report) bool { return !r.OK })
+	if failed != claim.Failing && reports[0].HospitalID != "" {
+		s.sayClaims(s.Claims.Ended(s.life, unit[0].Sender(), failed))
+	}
+	return true
+}
+
+// claim takes a sender key for this replica. While Redis does not say whose it is, it asks
+// again, until the pass ends: without Redis there is nothing to compare, and the calls would
+// count against all replicas' limit. But where Redis only has no room for the claim, there is.
+func (s *Syncer) claim(ctx context.Context, tick *fleet.Tick, sender hospitals.Sender) (fleet.Claim, error) {
 	for ctx.Err() == nil {
 		// Its own bound alone: what is claimed must be read, so its answer is waited for.
-		won, ago, err := tick.Claim(context.WithoutCancel(ctx), unit[0].Sender())
+		claim, err := tick.Claim(context.WithoutCancel(ctx), sender)
 		s.sayClaims(err)
+		result := "lost"
 		switch {
-		case err == nil && won:
-			s.Metrics.FleetClaims.WithLabelValues("tick", "won").Inc()
-			return true
-		case err == nil:
-			s.Metrics.FleetClaims.WithLabelValues("tick", "lost").Inc()
-			s.noteElsewhere(unit, time.Now().Add(-ago))
-			elsewhere.Add(int64(len(unit)))
-			return false
+		case err != nil:
+			result = "error"
+		case claim.Won:
+			result = "won"
 		}
-		s.Metrics.FleetClaims.WithLabelValues("tick", "error").Inc()
-		if fleet.Full(err) {
-			return true
+		s.Metrics.FleetClaims.WithLabelValues("tick", result).Inc()
+		switch {
+		case err == nil:
+			return claim, nil
+		case fleet.Full(err):
+			return fleet.Claim{Won: true}, nil
 		}
 		pause(ctx, claimPause)
 	}
-	return false
+	return fleet.Claim{}, context.Cause(ctx)
 }
 
-// noteElsewhere notes when another replica began with hospitals.
-func (s *Syncer) noteElsewhere(unit []hospitals.Hospital, at time.Time) {
+// noteElsewhere notes when another replica began with hospitals, and that those which failed
+// here do so no longer: else they would until they are this replica's again.
+func (s *Syncer) noteElsewhere(unit []hospitals.Hospital, at time.Time, failing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range unit {
 		st := s.past.standings[h.ID]
 		st.others = at
+		if st.Failing() && !failing {
+			s.past.recover(&st, time.Now())
+			if st.told {
+				s.Log.Info().Str("hospital", h.ID).Msg(EventRecovered)
+			}
+			st.OK, st.told, st.Error, st.FailingSince = true, false, "", time.Time{}
+		}
 		s.past.standings[h.ID] = st
 	}
+	s.Metrics.Failing.Set(float64(s.past.failing))
 }
 
 // learnLooked reads when the fleet has looked at whom. With Redis away, what was known stays.

@@ -117,8 +117,8 @@ func TestATickIsOverWhenItsHospitalsWereRead(t *testing.T) {
 func TestWhatADeadReplicaHasClaimedIsReadInTheNextTick(t *testing.T) {
 	replicas, tick := newReplicas(t, 3)
 	dead := replicas[2].Claims.Tick(time.Time(tick))
-	if won, _, err := dead.Claim(t.Context(), replicas[0].h("H2").Sender()); err != nil || !won {
-		t.Fatal(won, err)
+	if claim, err := dead.Claim(t.Context(), replicas[0].h("H2").Sender()); err != nil || !claim.Won {
+		t.Fatal(claim, err)
 	}
 	w := replicas[0]
 	w.Concurrency = 1
@@ -173,7 +173,7 @@ func TestWhatAnotherReplicaHasReadNeedsNoLookForAReader(t *testing.T) {
 	change := func(o *Options) { o.VerifyAfter, o.VerifyWithin = time.Minute, 5*time.Second }
 	w, other := newReplica(t, server, 2, change), newReplica(t, server, 2, change)
 	tick := until(time.Now().Add(time.Hour))
-	if _, _, err := other.Claims.Tick(time.Time(tick)).Claim(t.Context(), w.h("H2").Sender()); err != nil {
+	if _, err := other.Claims.Tick(time.Time(tick)).Claim(t.Context(), w.h("H2").Sender()); err != nil {
 		t.Fatal(err)
 	}
 	w.run(tick)
@@ -190,6 +190,37 @@ func TestWhatAnotherReplicaHasReadNeedsNoLookForAReader(t *testing.T) {
 	}
 	if !w.Verify(t.Context(), w.h("H1")) || w.called() != "H1" {
 		t.Error("no look at what nobody has looked at")
+	}
+}
+
+func TestAHospitalFailsUntilAReplicaHasReadIt(t *testing.T) {
+	server := redistest.Start(t)
+	var log strings.Builder
+	w := newReplica(t, server, 2, func(o *Options) { o.Log = zerolog.New(&log) })
+	other := newReplica(t, server, 2, nil)
+	tick := until(time.Now().Add(time.Hour))
+	next := func(replicas ...*world) {
+		for _, w := range replicas {
+			w.run(tick)
+		}
+		tick = until(time.Time(tick).Add(time.Hour))
+	}
+	failing := func() float64 { return figure(t, w.Metrics.Failing) }
+	w.fail["H1"], other.fail["H1"] = true, true
+	next(w, other)
+	next(other, w)
+	next(other, w)
+	if failing() != 1 {
+		t.Error("it fails elsewhere, too, but no longer here")
+	}
+	delete(other.fail, "H1")
+	next(other, w) // claims come before looks
+	next(other, w)
+	if s := w.Status(); failing() != 0 || s.Failing != 0 || s.Hospitals[0].Failing() || len(s.Recovered) != 1 {
+		t.Errorf("another replica has read it, and here it fails: %+v", s)
+	}
+	if got := log.String(); strings.Count(got, EventFailing) != 1 || strings.Count(got, EventRecovered) != 1 {
+		t.Errorf("not said once each:\n%s", got)
 	}
 }
 

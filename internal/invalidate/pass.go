@@ -47,10 +47,11 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 	for range min(s.Concurrency, len(units)) {
 		workers.Go(func() {
 			for w := range turn {
-				if tick != nil && !s.claim(ctx, tick, w.unit, &elsewhere) {
-					continue
+				if tick == nil {
+					s.readUnit(trigger, w.unit, w.reports)
+				} else if !s.readClaimed(ctx, tick, w.unit, w.reports) {
+					elsewhere.Add(int64(len(w.unit)))
 				}
-				s.readUnit(trigger, w.unit, w.reports)
 			}
 		})
 	}

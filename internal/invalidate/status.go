@@ -217,8 +217,7 @@ func (p *history) note(id string, was standing, r Reading, failure string, now t
 			n.looked = r.began
 		}
 		if was.Failing() {
-			p.failing--
-			p.recovered = push(p.recovered, Recovery{HospitalID: id, Error: was.Error, Since: was.FailingSince, Until: now})
+			p.recover(&was, now)
 		}
 	} else {
 		n.FailingSince = was.FailingSince
@@ -228,6 +227,12 @@ func (p *history) note(id string, was standing, r Reading, failure string, now t
 		}
 	}
 	p.standings[id] = n
+}
+
+// recover remembers that a hospital which failed does so no longer.
+func (p *history) recover(was *standing, now time.Time) {
+	p.failing--
+	p.recovered = push(p.recovered, Recovery{HospitalID: was.HospitalID, Error: was.Error, Since: was.FailingSince, Until: now})
 }
 
 // forget drops what is remembered of hospitals that are no longer there.
