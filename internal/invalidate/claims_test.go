@@ -1,6 +1,7 @@
 package invalidate
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -235,7 +236,7 @@ func TestWithoutRedisNothingIsReadAndItSaysSoOnce(t *testing.T) {
 	if got := w.run(tick); got != "" {
 		t.Errorf("called %s", got)
 	}
-	if p := w.Status().Pass; p.NotReached != 3 || p.Elsewhere != 0 || figure(t, w.Metrics.LastSuccess) != 0 || w.claims("error") < 6 {
+	if p := w.Status().Pass; p.NotReached != 3 || p.Elsewhere != 0 || figure(t, w.Metrics.LastSuccess) != 0 || w.claims("error") != 6 {
 		t.Errorf("%+v, %v errors", p, w.claims("error"))
 	}
 	if n := strings.Count(log.String(), `"message":"claims"`); n != 1 {
@@ -254,6 +255,27 @@ func TestWithoutRedisNothingIsReadAndItSaysSoOnce(t *testing.T) {
 	<-passed
 	if got := strings.Fields(w.called()); len(got) != 3 {
 		t.Errorf("Redis is back within the tick: called %s", got)
+	}
+}
+
+func TestWhatIsClaimedIsReadThoughTheProcessIsAskedToStop(t *testing.T) {
+	w := newReplica(t, redistest.Start(t), 2, nil)
+	w.run(until(time.Now().Add(time.Hour))) // and Redis knows the script
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w.set(func() {
+		w.sending = func(commands string) {
+			if commands == "evalsha" { // a claim is on its way
+				stop()
+			}
+		}
+	})
+	tick := until(time.Now().Add(2 * time.Hour))
+	w.called()
+	w.expect(tick)
+	w.tick(ctx, tick)
+	if got := w.called(); len(strings.Fields(got)) != 1 {
+		t.Errorf("one was claimed, and read: %q", got)
 	}
 }
 

@@ -43,7 +43,8 @@ type world struct {
 	calls  []string // hospitals, in the order of their calls
 	hold   chan struct{}
 
-	commands []string // of each trip
+	commands []string              // of each trip
+	sending  func(commands string) // nil: nobody is told of a trip
 }
 
 func newWorld(t *testing.T, n int, change func(*Options)) *world {
@@ -226,8 +227,12 @@ func (w *world) sent(cmds ...redis.Cmder) {
 	}
 	w.at.Lock()
 	defer w.at.Unlock()
-	if what := strings.Join(names, " "); what != "hello" {
+	what := strings.Join(names, " ")
+	if what != "hello" {
 		w.commands = append(w.commands, what)
+	}
+	if w.sending != nil {
+		w.sending(what)
 	}
 }
 
