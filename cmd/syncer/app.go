@@ -42,7 +42,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	a.rdb.AddHook(&templates.Watch{Log: log})
 	a.cache = templates.NewCache(a.rdb, templates.CacheOptions{
 		Keys: cfg.CacheKeyFormat, Keyv: cfg.CacheValueFormat == "keyv", TTL: cfg.CacheTTL,
-		FenceTTL: 2*cfg.FlightLoaderTimeout + time.Minute, Current: cfg.Hospitals.Current,
+		FenceTTL: 2*cfg.FlightLoaderTimeout + time.Minute, Current: cfg.Hospitals.Current, Fleet: cfg.Fleet,
 	})
 	var claims *fleet.Claims // none without FLEET
 	var limit surem.Shared

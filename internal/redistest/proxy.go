@@ -19,6 +19,7 @@ const (
 	LoseReply       // the request runs, and the connection is cut instead of the reply
 	Late            // the connection is cut, and the request runs after the proxy's delay
 	Repeat          // the request runs, is answered, and runs once more after the delay
+	Cut             // the connection is cut, and the request never runs
 )
 
 // Proxy stands between a client and a server and spoils what fault says. It takes what comes
@@ -128,7 +129,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if fault == Late || fault == Repeat {
 			p.later(bytes.Clone(request), delay)
 		}
-		if fault == Late {
+		if fault == Late || fault == Cut {
 			return
 		}
 		lose.Store(fault == LoseReply)

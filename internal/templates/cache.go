@@ -55,6 +55,7 @@ type CacheOptions struct {
 	TTL      time.Duration // of an entry, at least 1 ms
 	FenceTTL time.Duration // at least twice a load's deadline
 	Current  func(hospitals.Hospital) bool
+	Fleet    bool // loads on several replicas are one: they claim their templates
 }
 
 // Cache is the entries of all hospitals in Redis and the fence that keeps stale ones out:
@@ -117,29 +118,45 @@ type Look struct {
 	Entry
 	Token   string // of the fence; "" when there is none
 	NoToken error  // why there is none on a miss: OOM, READONLY, NOPERM
+	// Of LookAndClaim, on a miss:
+	Held    bool  // another load holds the claim; then nothing was taken, no token either
+	Claimed bool  // the claim is this load's
+	NoClaim error // why it is nobody's though there is a token
 }
 
 // Look reads one entry inside the slot of its load. On a miss it also takes the fence's
 // token, which Store asks for.
 func (c *Cache) Look(ctx context.Context, h hospitals.Hospital, code string) (Look, error) {
+	return c.look(ctx, h, code, "")
+}
+
+// look is Look, and LookAndClaim for a load with a token.
+func (c *Cache) look(ctx context.Context, h hospitals.Hospital, code, load string) (Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	answer, err := lookScript.Run(ctx, c.rdb, c.entryAndFence(h, code),
-		rand.Text(), c.FenceTTL.Milliseconds()).StringSlice()
+	keys, args := c.entryAndFence(h, code), []any{rand.Text(), c.FenceTTL.Milliseconds()}
+	if load != "" {
+		keys, args = append(keys, c.Keys.LoadKey(h, code)), append(args, load, claimLife.Milliseconds())
+	}
+	answer, err := lookScript.Run(ctx, c.rdb, keys, args...).StringSlice()
 	if err != nil {
 		return Look{}, fmt.Errorf("looking at an entry and its fence: %w", err)
 	}
-	if len(answer) != 2 {
-		return Look{Entry: Entry{Kind: WrongType}}, nil
-	}
-	switch what, value := answer[0], answer[1]; what {
+	switch answer[0] {
 	case "entry":
-		return Look{Entry: readEntry(value, time.Now())}, nil
+		return Look{Entry: readEntry(answer[1], time.Now())}, nil
+	case "other":
+		return Look{Entry: Entry{Kind: WrongType}}, nil
+	case "wait":
+		return Look{Held: true}, nil
 	case "fenceless":
-		return Look{NoToken: fmt.Errorf("making a fence: %w", errors.New(value))}, nil
-	default:
-		return Look{Token: value}, nil
+		return Look{NoToken: fmt.Errorf("making a fence: %w", errors.New(answer[1]))}, nil
 	}
+	look := Look{Token: answer[1], Claimed: load != "" && len(answer) == 2}
+	if len(answer) == 3 {
+		look.NoClaim = fmt.Errorf("claiming a template: %w", errors.New(answer[2]))
+	}
+	return look, nil
 }
 
 // Store writes a document where nothing stands, if token is still the fence's, and notes in

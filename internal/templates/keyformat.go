@@ -53,6 +53,13 @@ func (f KeyFormat) FenceKey(hospitalID string) string {
 	return OwnPrefix + "fence:" + f.before + hospitalID + f.between
 }
 
+// LoadKey returns the key of the claim of a load: of everything that its answer depends on, as
+// single-flight merges by. It ends with the entry's key, so that it has the same hash tag.
+func (f KeyFormat) LoadKey(h hospitals.Hospital, code string) string {
+	sum := sha256.Sum256([]byte(h.UserCode + "\x00" + h.SenderKey.Reveal()))
+	return OwnPrefix + "load:" + hex.EncodeToString(sum[:16]) + ":" + f.Key(h.ID, code)
+}
+
 // String returns the format as it was given.
 func (f KeyFormat) String() string { return f.before + hospitalMark + f.between + codeMark }
 

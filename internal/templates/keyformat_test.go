@@ -8,7 +8,8 @@ import (
 )
 
 // FuzzKeyFormat: whatever format is accepted, no two (hospital, code) pairs share a key, no
-// two hospitals a fence, and no entry stands where a fence does.
+// two hospitals a fence, and no entry stands where a fence does; the claim of a load stands alone,
+// and in its entry's slot.
 func FuzzKeyFormat(f *testing.F) {
 	const usual = "infotalk:template:{<hospitalId>}:<templateCode>"
 	f.Add(usual, "H001", "APPT_CONFIRM", "H001", "APPT_CONFIRM ")
@@ -36,8 +37,50 @@ func FuzzKeyFormat(f *testing.F) {
 		if strings.HasPrefix(k.Key(h1, ""), OwnPrefix) || strings.HasPrefix(k.Key(h2, ""), OwnPrefix) {
 			return // which package config refuses for the hospitals there are
 		}
+		load := k.LoadKey(hospitals.Hospital{ID: h2}, c2)
+		if k.Key(h1, c1) == load || k.FenceKey(h1) == load || k.FenceKey(h2) == load {
+			t.Fatalf("%q: the claim of a load of (%q, %q) stands where an entry or a fence does", format, h2, c2)
+		}
+		if tag := hashTag(k.Key(h2, c2)); tag != "" && hashTag(load) != tag {
+			t.Fatalf("%q: the entry of (%q, %q) has the hash tag %q, the claim of its load %q", format, h2, c2, tag, hashTag(load))
+		}
 		if k.Key(h1, c1) == k.FenceKey(h2) {
 			t.Fatalf("%q: the entry of (%q, %q) stands where the fence of %q does", format, h1, c1, h2)
 		}
 	})
+}
+
+// hashTag is what a cluster's slot is made of, where that is not the whole key.
+func hashTag(key string) string {
+	_, rest, _ := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !closed {
+		return ""
+	}
+	return tag
+}
+
+// Whatever an answer depends on has a claim of its own: no load waits for one of another key.
+func TestLoadsOfDifferentKeysHaveDifferentClaims(t *testing.T) {
+	k, err := ParseKeyFormat("infotalk:template:{<hospitalId>}:<templateCode>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := make(map[string]Key)
+	for _, h := range []hospitals.Hospital{
+		{ID: "H001", UserCode: "user", SenderKey: "key"}, {ID: "H002", UserCode: "user", SenderKey: "key"},
+		{ID: "H001", UserCode: "user", SenderKey: "key-2"}, {ID: "H001", UserCode: "user-2", SenderKey: "key"},
+		{ID: "H001", UserCode: "userk", SenderKey: "ey"},
+	} {
+		for _, code := range []string{"T1", "T1 ", "T2"} {
+			claim, key := k.LoadKey(h, code), Key{Hospital: h.ID, Sender: h.Sender(), Code: code}
+			if other, taken := of[claim]; taken {
+				t.Errorf("%v and %v share the claim %s", other, key, claim)
+			}
+			of[claim] = key
+			if strings.Contains(claim, h.SenderKey.Reveal()+":") {
+				t.Errorf("%s shows the sender key", claim)
+			}
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +80,7 @@ type Reader struct {
 	metrics  *metrics.Metrics
 	log      zerolog.Logger
 	lastFill atomic.Pointer[string] // how the last fill failed, "" when it did not
+	claims   sync.WaitGroup         // goroutines that hold or release one
 }
 
 // NewReader returns a Reader; Close ends it.
@@ -160,11 +162,14 @@ func (r *Reader) verified(ctx context.Context, h hospitals.Hospital, code string
 // load is one run: it looks again, asks SureM and fills the cache. Its result goes to those
 // who came before it was last known to be good (the marks of the fence protocol).
 func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital, code string) (Answer, error) {
-	good := run.Mark() // before the look
-	look, err := r.cache.Look(ctx, h, code)
-	if err == nil && look.Kind == Readable {
-		run.Seal(good)
-		return Answer{Document: look.Doc.Raw, Via: Hit}, nil
+	look, err := r.takeTurn(ctx, run, h, code)
+	defer look.end()
+	switch {
+	case ctx.Err() != nil:
+		return Answer{}, context.Cause(ctx)
+	case err == nil && look.Kind == Readable:
+		run.Seal(look.good)
+		return Answer{Document: look.Doc.Raw, Via: look.via}, nil
 	}
 	via, noFill := Missed, look.NoToken
 	switch {
@@ -176,7 +181,7 @@ func (r *Reader) load(ctx context.Context, run *flight.Run, h hospitals.Hospital
 		via = Bypass // and nothing to fill
 	}
 
-	good = run.Mark() // before the detail read
+	good := run.Mark() // before the detail read
 	doc, err := r.source.Detail(ctx, h, code)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -238,6 +243,3 @@ func (r *Reader) Forget(ctx context.Context, h hospitals.Hospital, code string) 
 
 // Stats is the present load of single-flight.
 func (r *Reader) Stats() flight.Stats { return r.flights.Stats() }
-
-// Close ends all loads, as flight.Group.Close does.
-func (r *Reader) Close(ctx context.Context) error { return r.flights.Close(ctx) }

@@ -64,6 +64,9 @@ var scripts = map[string]script{
 	}},
 	"note":   {[]string{"alimtalk-syncer:hot:x"}, []any{60_000, "H001"}, untouched("1")},
 	"unnote": {[]string{"alimtalk-syncer:hot:x"}, []any{"H001", 1}, untouched("0")},
+	// TestAClaimIsTakenRenewedAndReleasedByItsOwnLoadOnly has what these do.
+	"renew":   {[]string{"alimtalk-syncer:load:x"}, []any{"load", 60_000}, untouched("0")},
+	"release": {[]string{"alimtalk-syncer:load:x"}, []any{"load"}, untouched("0")},
 	"forget": {[]string{entryKey, fenceKey}, nil, func(entry, fence string) (string, string, string) {
 		switch entry {
 		case otherType:
@@ -266,9 +269,11 @@ func TestTheKeysOfAScriptAreInOneSlot(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	cache, h := newCache(t, server.Addr, defaultKeys)
-	if err := everything(t.Context(), cache, h); err != nil {
-		t.Error(err)
+	for _, keys := range []string{defaultKeys, "{infotalk}:<hospitalId>:<templateCode>", "infotalk:<hospitalId>{:}<templateCode>"} {
+		cache, h := newCache(t, server.Addr, keys)
+		if err := everything(t.Context(), cache, h); err != nil {
+			t.Errorf("%s: %v", keys, err)
+		}
 	}
 	untagged, h := newCache(t, server.Addr, "infotalk:<hospitalId>:<templateCode>")
 	if err := everything(t.Context(), untagged, h); err == nil || !strings.Contains(err.Error(), "same slot") {
@@ -280,8 +285,17 @@ func TestTheKeysOfAScriptAreInOneSlot(t *testing.T) {
 func everything(ctx context.Context, cache *templates.Cache, h hospitals.Hospital) error {
 	codes := []string{"T1", "예약-1", "a/b {c}"}
 	for _, code := range codes {
-		looked, err := cache.Look(ctx, h, code)
-		if err != nil {
+		looked, err := cache.LookAndClaim(ctx, h, code, "load")
+		if err != nil || !looked.Claimed {
+			return fmt.Errorf("claimed %v: %w", looked.Claimed, err)
+		}
+		if ours, err := cache.Renew(ctx, h, code, "load"); err != nil || !ours {
+			return fmt.Errorf("renewed %v: %w", ours, err)
+		}
+		if err := cache.Release(ctx, h, code, "load"); err != nil {
+			return err
+		}
+		if looked, err = cache.Look(ctx, h, code); err != nil {
 			return err
 		}
 		if ok, err := cache.Store(ctx, h, code, looked.Token, templates.Document{Raw: `{"inspectionStatus":"REQ"}`}); err != nil || !ok {
@@ -317,6 +331,12 @@ func work(ctx context.Context, cache *templates.Cache, h hospitals.Hospital) {
 	}
 	if rand.IntN(8) == 0 {
 		_ = cache.Forget(ctx, h, "T1")
+	}
+	_, _ = cache.LookAndClaim(ctx, h, "T1", "load")
+	if rand.IntN(2) == 0 {
+		_, _ = cache.Renew(ctx, h, "T1", "load")
+	} else {
+		_ = cache.Release(ctx, h, "T1", "load")
 	}
 }
 

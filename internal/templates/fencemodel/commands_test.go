@@ -84,13 +84,15 @@ func luaCommands(t *testing.T, name, source string) []string {
 func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 	want := map[string][]string{ // by function of package templates
 		"Get":        commands["get"],
-		"Look":       {"look.lua"},
+		"look":       {"look.lua"},
 		"Store":      {"store.lua"},
 		"readPart":   slices.Concat(commands["fence"], commands["read"]),
 		"deletePart": {"delete_if.lua"},
 		"Forget":     {"forget.lua"},
 		"Ping":       commands["ping"],
 
+		"Renew":       {"renew.lua"},
+		"Release":     {"release.lua"},
 		"note":        {"note.lua"},
 		"correctPart": {"unnote.lua"},
 		"Holdings":    commands["holdings"],

@@ -21,7 +21,7 @@ var opNames = [...]string{"", "get", "look", "store", "fence", "read", "delete_i
 // compares). A script's read and write are one step here because they are one in Redis.
 var commands = map[string][]string{
 	"get":       {"GET entry"},
-	"look":      {"GET entry", "GET fence", "PEXPIRE fence", "SET fence PX"},
+	"look":      {"GET claim", "GET entry", "GET fence", "PEXPIRE fence", "SET claim PX", "SET fence PX"},
 	"store":     {"GET fence", "SET entry NX PX"},
 	"fence":     {"DEL fence"},
 	"read":      {"GET entry"},
@@ -29,6 +29,8 @@ var commands = map[string][]string{
 	"forget":    {"DEL fence", "TYPE entry", "DEL entry"},
 	// What follows is no part of the protocol.
 	"ping":     {"PING"}, // /readyz
+	"renew":    {"GET claim", "PEXPIRE claim"},
+	"release":  {"DEL claim", "GET claim"},
 	"note":     {"PEXPIRE set", "PTTL set", "ZADD set GT", "ZREMRANGEBYSCORE set"},
 	"unnote":   {"ZREM set", "ZSCORE set"},
 	"holdings": {"ZRANGEWITHSCORES", "ZRANGEWITHSCORES"},
