@@ -60,6 +60,7 @@ func newModel(w world) *model {
 func (m *model) emit(s state, st step) {
 	m.check(&s)
 	m.tidy(&s)
+	m.tidyClaims(&s)
 	m.out = append(m.out, successor{s, st, m.broken})
 	m.broken = 0
 }

@@ -12,6 +12,7 @@ const (
 	oneLoad
 	knownGood
 	twoRuns
+	oneInFleet
 
 	everyPromise promise = 1<<iota - 1
 )
@@ -24,6 +25,7 @@ var promises = map[promise]string{
 	oneLoad:        "§8.2: at most one load of a key runs at a time in a process",
 	knownGood:      "§8.2: a load answers those who came before its result was last known to be good",
 	twoRuns:        "§8.2: a reader takes part in at most two runs",
+	oneInFleet:     "FLEET: at most one load of a template runs at a time in all processes, while no claim runs out under one that runs",
 }
 
 // rules are the protocol. The zero value is the code's; every other is a variant that fails.
@@ -41,6 +43,11 @@ type rules struct {
 	freeAtStore      bool // the slot is free from the store on
 	refusedToMarked  bool // a refused store answers whom an accepted one does
 	unconfirmed      bool // a pass goes on when its fence was not confirmed
+
+	nobodyWaits bool // a look takes the claim from whoever has it
+	releaseAny  bool // a release deletes the claim, whose ever it is
+	renewTakes  bool // a renewal sets the claim, whose ever it is
+	claimGuards bool // store: asks for the claim, not for the fence
 }
 
 // when a pass fences.

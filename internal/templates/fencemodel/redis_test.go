@@ -13,9 +13,11 @@ const (
 	opDeleteIf
 	opForget
 	opSet // the application's
+	opRenew
+	opRelease
 )
 
-var opNames = [...]string{"", "get", "look", "store", "fence", "read", "delete_if", "forget", "set"}
+var opNames = [...]string{"", "get", "look", "store", "fence", "read", "delete_if", "forget", "set", "renew", "release"}
 
 // commands are the Redis commands of each step, as the code sends them (commands_test.go
 // compares). A script's read and write are one step here because they are one in Redis.
@@ -27,10 +29,10 @@ var commands = map[string][]string{
 	"read":      {"GET entry"},
 	"delete_if": {"GET entry", "DEL entry"},
 	"forget":    {"DEL fence", "TYPE entry", "DEL entry"},
+	"renew":     {"GET claim", "PEXPIRE claim"},
+	"release":   {"GET claim", "DEL claim"},
 	// What follows is no part of the protocol.
 	"ping":     {"PING"}, // /readyz
-	"renew":    {"GET claim", "PEXPIRE claim"},
-	"release":  {"DEL claim", "GET claim"},
 	"note":     {"PEXPIRE set", "PTTL set", "ZADD set GT", "ZREMRANGEBYSCORE set"},
 	"unnote":   {"ZREM set", "ZSCORE set"},
 	"holdings": {"ZRANGEWITHSCORES", "ZRANGEWITHSCORES"},
@@ -43,6 +45,7 @@ type command struct {
 	template uint8
 	foreign  bool
 	token    token
+	load     token // of look, renew and release in a fleet
 	fine     actors
 	docs     [templates]doc // store, set: [0] what to write; delete_if: what was seen
 }
@@ -50,7 +53,8 @@ type command struct {
 // reply is Redis' answer.
 type reply struct {
 	lost  bool // the caller sees an error
-	yes   bool // store: written; delete_if: deleted something
+	yes   bool // store: written; delete_if: deleted something; look: claimed; renew: still ours
+	wait  bool // look: another load holds the claim
 	entry entry
 	token token
 }
@@ -70,6 +74,13 @@ func (m *model) perform(s *state, c command) (r reply) {
 		if e.doc != 0 {
 			return reply{entry: *e}
 		}
+		if c.load != 0 {
+			claim := &s.claims[c.template]
+			if *claim != 0 && *claim != c.load && !m.rules.nobodyWaits {
+				return reply{wait: true}
+			}
+			*claim, r.yes = c.load, true
+		}
 		switch {
 		case m.rules.counter: // absent counts as 0
 		case s.fence == 0:
@@ -83,6 +94,9 @@ func (m *model) perform(s *state, c command) (r reply) {
 		}
 		if m.rules.counter {
 			passes = s.fence == c.token
+		}
+		if m.rules.claimGuards {
+			passes = c.load != 0 && s.claims[c.template] == c.load
 		}
 		if passes && e.doc == 0 {
 			*e = entry{doc: c.docs[0], foreign: c.foreign, fine: c.fine}
@@ -114,6 +128,15 @@ func (m *model) perform(s *state, c command) (r reply) {
 		*e = entry{}
 	case opSet:
 		*e = entry{doc: c.docs[0], foreign: true, fine: c.fine}
+	case opRenew:
+		if m.rules.renewTakes {
+			s.claims[c.template] = c.load
+		}
+		r.yes = s.claims[c.template] == c.load
+	case opRelease:
+		if s.claims[c.template] == c.load || m.rules.releaseAny {
+			s.claims[c.template] = 0
+		}
 	}
 	return r
 }
@@ -179,7 +202,11 @@ func (m *model) arrivals(s state) {
 		next := s
 		next.underway[i] = command{}
 		m.perform(&next, c)
-		m.emit(next, inRedis(arrivalOf+opNames[c.op], int(c.template)))
+		name := arrivalOf + opNames[c.op]
+		if c.op == opRelease { // nobody ever waits for one
+			name = opNames[c.op]
+		}
+		m.emit(next, inRedis(name, int(c.template)))
 	}
 }
 
@@ -191,6 +218,9 @@ func (m *model) losses(s state) {
 	s.faults--
 	all := s
 	all.fence, all.entries = 0, [templates]entry{}
+	for t := range uint8(templates) {
+		all.unclaim(t)
+	}
 	if all != s {
 		m.emit(all, inRedis("FLUSHALL", nobody))
 	}

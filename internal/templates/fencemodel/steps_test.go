@@ -17,10 +17,12 @@ func (m *model) next(s state) {
 	for p := range uint8(processes) {
 		for t := range uint8(m.templates) {
 			m.runStep(s, p, t)
+			m.renewal(s, p, t, step{who: nobody, process: int8(p), template: int8(t)})
 		}
 	}
 	m.arrivals(s)
 	m.losses(s)
+	m.expiries(s)
 	m.kills(s)
 	if s.changes > 0 {
 		for t := range m.templates {
@@ -85,7 +87,16 @@ func (m *model) runStep(s state, p, t uint8) {
 		if run.token == 0 {
 			run.token = m.fresh(&s)
 		}
+		if m.fleet && run.load == 0 {
+			run.load = freshLoad(&s)
+		}
 		m.send(s, st, m.runCommand(&s, p, t), func(s *state, got reply) { m.looked(s, p, t, got) })
+		m.unclaimable(s, p, t, st)
+	case wait:
+		st.name = "poll, mark before look"
+		run.at = look
+		m.mark(run)
+		m.emit(s, st)
 	case markDetail:
 		st.name = "mark before detail, detail sent"
 		run.at = detail
@@ -117,6 +128,7 @@ func (m *model) runStep(s state, p, t uint8) {
 				run.good = run.marked
 			}
 			run.at, run.marked, run.token = finish, 0, 0
+			m.letGo(s, p, t)
 		})
 	case finish:
 		m.finish(s, p, t, st)
@@ -137,8 +149,10 @@ func (m *model) looked(s *state, p, t uint8, got reply) {
 	run := &s.runs[p][t]
 	switch {
 	case got.lost && m.rules.retried: // the client sends it again, arguments and all
+	case got.wait:
+		run.at, run.token = wait, 0
 	case got.entry.doc != 0:
-		run.at, run.token = finish, 0
+		run.at, run.token, run.load = finish, 0, 0
 		run.doc, run.foreign = got.entry.doc, got.entry.foreign
 		run.known = m.come(s, p, t)
 		if m.rules.hitToAll {
@@ -146,6 +160,7 @@ func (m *model) looked(s *state, p, t uint8, got reply) {
 		}
 	default:
 		run.at, run.token = markDetail, got.token
+		m.claimed(s, p, t, got)
 	}
 }
 
@@ -160,6 +175,7 @@ func (m *model) detail(s state, p, t uint8, st step) {
 		run.token, run.at = 0, lateToken
 	case run.token == 0 && !m.rules.counter:
 		run.at = finish // no fence could be made: nothing to store with
+		m.letGo(&next, p, t)
 	default:
 		run.at = markStore
 	}
@@ -170,6 +186,7 @@ func (m *model) detail(s state, p, t uint8, st step) {
 	}
 	s.faults--
 	s.runs[p][t].in.each(func(i int) { s.actors[i] = actor{at: answered} })
+	m.letGo(&s, p, t)
 	s.runs[p][t] = run0
 	st.name = "detail fails"
 	m.emit(s, st)
@@ -204,9 +221,13 @@ var run0 run
 func (m *model) runCommand(s *state, p, t uint8) command {
 	switch run := s.runs[p][t]; run.at {
 	case look:
-		return command{op: opLook, template: t, token: run.token}
+		return command{op: opLook, template: t, token: run.token, load: run.load}
 	case store:
-		return command{op: opStore, template: t, token: run.token, fine: run.fine, docs: [templates]doc{run.doc}}
+		c := command{op: opStore, template: t, token: run.token, fine: run.fine, docs: [templates]doc{run.doc}}
+		if m.rules.claimGuards {
+			c.load = run.load
+		}
+		return c
 	}
 	return command{}
 }

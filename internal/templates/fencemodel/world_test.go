@@ -3,10 +3,10 @@
 // after the other. It is made of tests only.
 //
 // The steps carry the names of the code's: what templates.Cache sends (get, look, store,
-// fence, read, delete_if, forget) is one atomic step at Redis each, what Reader.load and
-// flight do between them (marks, joining, finishing) is a local one, and SureM changes,
-// lists (summaries) and answers (detail) when it likes. A test compares the Redis commands of
-// the code with those of the model (commands_test.go).
+// fence, read, delete_if, forget, renew, release) is one atomic step at Redis each, what
+// Reader.load and flight do between them (marks, joining, waiting, finishing) is a local one,
+// and SureM changes, lists (summaries) and answers (detail) when it likes. A test compares the
+// Redis commands of the code with those of the model (commands_test.go).
 package fencemodel
 
 import (
@@ -39,10 +39,11 @@ type role struct {
 // world bounds what can happen.
 type world struct {
 	roles     []role
-	templates int // 1 or 2
-	changes   int // of a template's version at SureM
-	faults    int // evictions, expiries, FLUSHALLs, kills, lost, late and repeated commands, details that fail
-	skipped   doc // summaries of this version are not compared (REJECTED); 0 = of none
+	templates int  // 1 or 2
+	changes   int  // of a template's version at SureM
+	faults    int  // evictions, expiries, FLUSHALLs, kills, lost, late and repeated commands, details that fail
+	skipped   doc  // summaries of this version are not compared (REJECTED); 0 = of none
+	fleet     bool // loads claim their templates
 	rules     rules
 }
 
@@ -69,6 +70,7 @@ type state struct {
 	faults   uint8          // that are left
 	fence    token
 	entries  [templates]entry
+	claims   [templates]token          // the loads that hold one, in a fleet
 	runs     [processes][templates]run // the slots of single-flight
 	actors   [maxActors]actor
 	underway [2]command // sent by somebody who has given up on it, or repeated; may arrive or not
@@ -97,6 +99,10 @@ type run struct {
 	// its detail call was sent.
 	fine    actors
 	foreign bool // a hit on what the application wrote
+
+	load  token // its own, in a fleet
+	holds bool  // its claim, as far as it knows: it renews and releases it
+	alone bool  // it won its claim, which has not run out since: nobody else may load
 }
 
 // phase is the next step of a run.
@@ -106,6 +112,7 @@ const (
 	idle phase = iota
 	markLook
 	look
+	wait // for another's load
 	markDetail
 	detail
 	lateToken // of a variant
