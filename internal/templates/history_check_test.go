@@ -91,7 +91,7 @@ func (h *history) checkAnswer(a answer) {
 type figures map[string]int
 
 // mustBe are those without which a history shows little.
-var mustBe = []string{"passes", "failed passes", "DELETEs", "hits", "stored", "not stored", "shared", "unfenced", "seen in Redis"}
+var mustBe = []string{"passes", "failed passes", "DELETEs", "hits", "stored", "not stored", "shared", "unfenced", "seen in Redis", "waits for another's load"}
 
 func (h *history) count(f figures) {
 	f["changes"] += changesEach
@@ -120,4 +120,5 @@ func (h *history) count(f figures) {
 		}
 	}
 	f["seen in Redis"] += len(h.sightings)
+	f["waits for another's load"] += h.waits
 }

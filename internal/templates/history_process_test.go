@@ -50,6 +50,7 @@ type history struct {
 	clock     clock
 	calm      atomic.Bool // no faults any more
 	lookHash  string
+	fleet     bool // loads claim their templates
 
 	mu        sync.Mutex             // guards what follows
 	documents map[string]*documentOf // by what is written, which tells them all apart
@@ -57,7 +58,9 @@ type history struct {
 	answers   []answer
 	sightings []sighting
 	looks     []lookOf
-	faults    []string // seen on the spot
+	faults    []string     // seen on the spot
+	loads     map[any]bool // those that have looked, in a fleet
+	waits     int          // of loads for another's
 }
 
 // documentOf is where a document comes from.
@@ -114,7 +117,8 @@ func newHistory(t *testing.T, server *redistest.Server, seed uint64) *history {
 		t.Fatal(err)
 	}
 	h := &history{t: t, seed: seed, server: server, keys: keys, directory: directory, documents: make(map[string]*documentOf),
-		surem: changingSureM{versions: make(map[string]int)}, lookHash: redis.NewScript(string(source)).Hash()}
+		surem: changingSureM{versions: make(map[string]int)}, lookHash: redis.NewScript(string(source)).Hash(),
+		fleet: seed%2 == 1, loads: make(map[any]bool)}
 	h.hospital, _ = directory.Get("H001")
 	return h
 }
@@ -153,24 +157,6 @@ func statusOf(version int) templates.Status {
 	return templates.Status("V" + strconv.Itoa(version))
 }
 
-// changingSureM is the truth about all templates.
-type changingSureM struct {
-	mu       sync.Mutex // guards versions
-	versions map[string]int
-}
-
-func (s *changingSureM) change(code string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.versions[code]++
-}
-
-func (s *changingSureM) version(code string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.versions[code]
-}
-
 // process is one process' worth of clients on a connection of its own to Redis and SureM.
 type process struct {
 	history *history
@@ -178,6 +164,7 @@ type process struct {
 	proxy   *redistest.Proxy
 	rdb     *redis.Client
 	reader  *templates.Reader
+	figures *metrics.Metrics
 	syncer  *invalidate.Syncer
 	passing atomic.Pointer[pass] // the reading that runs, or was the last to
 
@@ -187,16 +174,15 @@ type process struct {
 }
 
 func newProcess(h *history, number int) *process {
-	p := &process{history: h, number: number, random: h.random(), loading: make(map[string]bool)}
+	p := &process{history: h, number: number, random: h.random(), loading: make(map[string]bool), figures: metrics.New("", "", "")}
 	p.proxy = redistest.NewProxy(h.t, h.server.Addr, p.spoil)
 	p.rdb = templates.Connect(&redis.Options{Addr: p.proxy.Addr})
 	p.rdb.AddHook(p)
 	cache := templates.NewCache(p.rdb, templates.CacheOptions{
-		Keys: h.keys, TTL: time.Minute, FenceTTL: time.Minute, Current: h.directory.Current})
-	figures := metrics.New("", "", "")
-	p.reader = templates.NewReader(templates.ReaderOptions{Cache: cache, Source: p, Metrics: figures, Log: zerolog.Nop(),
+		Keys: h.keys, TTL: time.Minute, FenceTTL: time.Minute, Current: h.directory.Current, Fleet: h.fleet})
+	p.reader = templates.NewReader(templates.ReaderOptions{Cache: cache, Source: p, Metrics: p.figures, Log: zerolog.Nop(),
 		CoolDown: time.Millisecond, CoolingMax: 10, Flight: flight.Options{LoaderTimeout: 10 * time.Second}})
-	p.syncer = invalidate.New(invalidate.Options{Hospitals: h.directory, Source: p, Cache: cache, Metrics: figures, Log: zerolog.Nop(),
+	p.syncer = invalidate.New(invalidate.Options{Hospitals: h.directory, Source: p, Cache: cache, Metrics: p.figures, Log: zerolog.Nop(),
 		Skip: map[templates.State]bool{templates.Rejected: true}, Timeout: 10 * time.Second, Concurrency: 1})
 	return p
 }
@@ -208,6 +194,7 @@ func (p *process) close() {
 	if err := p.reader.Close(ctx); err != nil {
 		p.history.fault(err.Error())
 	}
+	p.history.waits += loadClaimsOf(p.history.t, p.figures, "lost")
 	_ = p.rdb.Close()
 	p.proxy.Close()
 }
@@ -334,7 +321,16 @@ func (p *process) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			if args[1] == h.lookHash {
 				key, _ := args[3].(string)
 				code := strings.TrimPrefix(key, h.keys.Key(h.hospital.ID, ""))
-				h.note(func() { h.looks = append(h.looks, lookOf{p.number, code, at}) })
+				h.note(func() {
+					if h.fleet {
+						load := args[8] // entry, fence, claim, the fence's token and life, load
+						if h.loads[load] {
+							return // it looks again, no run begins
+						}
+						h.loads[load] = true
+					}
+					h.looks = append(h.looks, lookOf{p.number, code, at})
+				})
 			}
 			switch answer := cmd.Val().(type) {
 			case []any: // look

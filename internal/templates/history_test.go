@@ -24,7 +24,7 @@ var historyCodes = []string{"T1", "T2"}
 // TestPromisesHoldInRandomHistories has two processes read, pass and forget on a real Redis
 // that forgets scripts and data, cuts connections, loses replies, and gets commands late or
 // twice, under a SureM that changes all the time and holds its answers back; and checks what
-// everybody saw against the promises. A red one names its seed:
+// everybody saw against the promises. With an odd seed the two are a fleet. A red one names its seed:
 //
 //	HISTORY_SEED=n go test -race -run RandomHistories ./internal/templates
 //
@@ -133,9 +133,15 @@ func (h *history) play() {
 // havoc is what happens to Redis.
 func (h *history) havoc(ctx context.Context, r *rand.Rand) {
 	rdb := h.server.Client
-	key := h.keys.Key(h.hospital.ID, historyCodes[r.IntN(len(historyCodes))])
-	if r.IntN(2) == 0 {
+	code := historyCodes[r.IntN(len(historyCodes))]
+	key := h.keys.Key(h.hospital.ID, code)
+	switch r.IntN(4) {
+	case 0, 1:
 		key = h.keys.FenceKey(h.hospital.ID)
+	case 2:
+		if h.fleet {
+			key = h.keys.LoadKey(h.hospital, code)
+		}
 	}
 	switch r.IntN(8) {
 	case 0:
@@ -171,8 +177,10 @@ func (h *history) lookIntoRedis(ctx context.Context, r *rand.Rand) {
 			h.note(func() { h.sightings = append(h.sightings, sighting{code, value, at}) })
 		}
 	}
-	if ttl, err := h.server.Client.TTL(ctx, h.keys.FenceKey(h.hospital.ID)).Result(); err == nil && ttl == -1 {
-		h.fault("the fence has no TTL")
+	for _, key := range []string{h.keys.FenceKey(h.hospital.ID), h.keys.LoadKey(h.hospital, historyCodes[0])} {
+		if ttl, err := h.server.Client.TTL(ctx, key).Result(); err == nil && ttl == -1 {
+			h.fault("this has no TTL: " + key)
+		}
 	}
 	pause(ctx, r, 3*time.Millisecond)
 }
@@ -257,4 +265,22 @@ func pause(ctx context.Context, r *rand.Rand, most time.Duration) {
 	case <-time.After(time.Duration(r.Int64N(int64(most)))):
 	case <-ctx.Done():
 	}
+}
+
+// changingSureM is the truth about all templates.
+type changingSureM struct {
+	mu       sync.Mutex // guards versions
+	versions map[string]int
+}
+
+func (s *changingSureM) change(code string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions[code]++
+}
+
+func (s *changingSureM) version(code string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.versions[code]
 }
