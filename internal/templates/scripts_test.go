@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,7 +260,8 @@ func TestWhatIsRepeatedAfterALostReplyLeavesWhatAnAnswerLeaves(t *testing.T) {
 // which refuses a script whose keys are in several slots. That each key in a script is one of
 // its KEYS is seen by fencemodel.
 func TestTheKeysOfAScriptAreInOneSlot(t *testing.T) {
-	server := redistest.Start(t, "--cluster-enabled", "yes")
+	_, bus, _ := net.SplitHostPort(redistest.FreeAddr(t))
+	server := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-port", bus)
 	if err := server.Client.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
