@@ -24,7 +24,7 @@ type app struct {
 	cfg       *config.Config
 	log       zerolog.Logger
 	metrics   *metrics.Metrics
-	rdb       *redis.Client
+	rdb       redis.UniversalClient
 	cache     *templates.Cache
 	surem     *surem.Client
 	reader    *templates.Reader
@@ -38,7 +38,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	v := buildVersion()
 	a.metrics = metrics.New(v.version, v.commit, v.goVersion)
 	redis.SetLogger(silent{}) // what it says of connections, Watch says once
-	a.rdb = templates.Connect(cfg.Redis)
+	a.rdb = cfg.Redis.Connect()
 	a.rdb.AddHook(&templates.Watch{Log: log})
 	a.cache = templates.NewCache(a.rdb, templates.CacheOptions{
 		Keys: cfg.CacheKeyFormat, Keyv: cfg.CacheValueFormat == "keyv", TTL: cfg.CacheTTL,

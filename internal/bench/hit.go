@@ -19,6 +19,7 @@ import (
 	"alimtalk-syncer/internal/httpapi"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -151,7 +152,7 @@ func runWrk(wrk, script, url string, length time.Duration) (l load, err error) {
 // hitAllocs counts the allocations of a hit in the handlers, the client of Redis included and
 // the HTTP server left out: the program's and the bare one's.
 func hitAllocs(addr string) (allocs [2]float64, err error) {
-	rdb := templates.Connect(&redis.Options{Addr: addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
 	handler, err := newHandler(rdb)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -92,7 +93,7 @@ func (b *bench) pass() error {
 
 // client is Redis as the program uses it, with its round trips counted.
 func client(addr string) (*redis.Client, *atomic.Int64) {
-	rdb := templates.Connect(&redis.Options{Addr: addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: addr})
 	var trips counter
 	rdb.AddHook(&trips)
 	return rdb, &trips.n

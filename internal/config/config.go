@@ -10,11 +10,11 @@ import (
 	"time"
 	_ "time/tzdata" // SYNC_TIMEZONE must load where there is no zone file
 
-	"github.com/redis/go-redis/v9"
 	"github.com/robfig/cron/v3"
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/redisconn"
 	surem "alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -40,8 +40,13 @@ type Config struct {
 	SureMReloginCodes  []string         `env:"SUREM_RELOGIN_CODES,default=A1001,A1006" help:"SureM's codes that mean: log in again; comma separated"`
 	SureMNotFoundCodes []string         `env:"SUREM_NOT_FOUND_CODES" help:"SureM's codes that mean: no such template, beside HTTP 404; comma separated"` // may be empty
 
-	Redis            *redis.Options      `env:"REDIS_URL,default=redis://127.0.0.1:6379/0" secret:"true" file:"true" help:"redis:// or rediss://, with user, password and database as needed"` // as the URL gives them
-	CacheKeyFormat   templates.KeyFormat `env:"CACHE_KEY_FORMAT,default=infotalk:template:{<hospitalId>}:<templateCode>" help:"the key of an entry: <hospitalId> and <templateCode> once each, the code last, the character after <hospitalId> one that no id may hold; not under alimtalk-syncer:. Braces are the Redis hash tag"`
+	Redis         *redisconn.Server `env:"REDIS_URL,default=redis://127.0.0.1:6379/0" secret:"true" file:"true" help:"redis:// or rediss://, with user, password and database as needed; further Sentinels or Cluster nodes as addr=host:port, and a Sentinel's primary as master_name="` // with REDIS_MODE and the files
+	RedisMode     redisconn.Mode    `env:"REDIS_MODE,default=single" help:"single, sentinel or cluster: what REDIS_URL leads to"`
+	RedisCAFile   string            `env:"REDIS_CA_FILE" help:"PEM certificates of the authorities to trust instead of the system's; with rediss:// only"`       // may be empty
+	RedisCertFile string            `env:"REDIS_CERT_FILE" help:"the PEM certificate to show to Redis, with rediss:// only; read again at every new connection"` // may be empty
+	RedisKeyFile  string            `env:"REDIS_KEY_FILE" help:"the PEM key of REDIS_CERT_FILE; required with it"`                                               // may be empty
+
+	CacheKeyFormat   templates.KeyFormat `env:"CACHE_KEY_FORMAT,default=infotalk:template:{<hospitalId>}:<templateCode>" help:"the key of an entry: <hospitalId> and <templateCode> once each, the code last, the character after <hospitalId> one that no id may hold; not under alimtalk-syncer:. Braces are the Redis hash tag, which in a Cluster must hold <hospitalId>"`
 	CacheValueFormat string              `env:"CACHE_VALUE_FORMAT,default=document" help:"document, or keyv = {\"value\":document,\"expires\":unix-ms} as NestJS' cache-manager stores it"` // "document" or "keyv"
 	CacheTTL         time.Duration       `env:"CACHE_TTL,default=24h" min:"1s" max:"24h" help:"how long an entry lives"`
 	CacheShared      bool                `env:"CACHE_SHARED,default=true" help:"other programs write entries too. false = only syncers do: where a round of all hospitals does not fit into a tick, one with nothing cached is then not looked at"`

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/templates"
 )
 
@@ -187,7 +188,11 @@ func TestDefaults(t *testing.T) {
 		"SUREM_MAX_RETRIES":       c.SureMMaxRetries == 3,
 		"SUREM_RELOGIN_CODES":     slices.Equal(c.SureMReloginCodes, []string{"A1001", "A1006"}),
 		"SUREM_NOT_FOUND_CODES":   len(c.SureMNotFoundCodes) == 0,
-		"REDIS_URL":               c.Redis.Addr == "127.0.0.1:6379" && c.Redis.DB == 0 && c.Redis.TLSConfig == nil,
+		"REDIS_URL":               c.Redis.String() == "redis://127.0.0.1:6379/0",
+		"REDIS_MODE":              c.RedisMode == redisconn.Single,
+		"REDIS_CA_FILE":           c.RedisCAFile == "",
+		"REDIS_CERT_FILE":         c.RedisCertFile == "",
+		"REDIS_KEY_FILE":          c.RedisKeyFile == "",
 		"CACHE_KEY_FORMAT":        c.CacheKeyFormat.Key("H001", "T1") == "infotalk:template:{H001}:T1",
 		"CACHE_VALUE_FORMAT":      c.CacheValueFormat == "document",
 		"CACHE_TTL":               c.CacheTTL == 24*time.Hour,
@@ -221,8 +226,8 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has another default", name)
 		}
 	}
-	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 43 {
-		t.Errorf("%d fields, %d settings; this test and the README know 43", n, len(settings))
+	if n := reflect.TypeFor[Config]().NumField() - 1; n != len(settings) || n != 47 {
+		t.Errorf("%d fields, %d settings; this test and the README know 47", n, len(settings))
 	}
 }
 
@@ -311,7 +316,7 @@ func TestValuesArriveAsTheyShould(t *testing.T) {
 	if !slices.Equal(c.SureMNotFoundCodes, []string{"A2001", "A2002"}) || !slices.Equal(c.SyncCompareAlso, []string{"modifiedAt", "status"}) {
 		t.Errorf("lists %q, %q", c.SureMNotFoundCodes, c.SyncCompareAlso)
 	}
-	if r := c.Redis; r.Addr != "redis.example:6379" || r.Username != "app" || r.Password != "hush#pw" || r.DB != 3 || r.TLSConfig == nil || r.ReadTimeout != 500*time.Millisecond {
+	if got := c.Redis.String(); got != "rediss://[hidden]@redis.example:6379/3" {
 		t.Error("REDIS_URL reads differently")
 	}
 	if !slices.Equal(c.SyncSkipStatuses, []templates.State{templates.Rejected, templates.Deleted}) {
@@ -346,7 +351,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 		"API_TOKENS_FILE="+write("tokens", "hush-a,hush-b\n"),
 		"SYNC_HEARTBEAT_URL_FILE="+write("heartbeat", "https://ring.example/hush\n"),
 		"REDIS_URL_FILE="+write("redis", "redis://:hush@redis.example:6380/1\n"))
-	if c.SureMSecretKey.Reveal() != "hush-file" || len(c.APITokens) != 2 || c.Redis.Addr != "redis.example:6380" {
+	if c.SureMSecretKey.Reveal() != "hush-file" || len(c.APITokens) != 2 || c.Redis.String() != "redis://[hidden]@redis.example:6380/1" {
 		t.Error("a secret from a file reads differently")
 	}
 	if s, ok := c.Hospitals.Secret("CLINICS"); !ok || s.Reveal() != "hush-file" {

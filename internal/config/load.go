@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/sethvargo/go-envconfig"
 )
 
@@ -216,9 +215,6 @@ func (l *loader) readField(s setting) {
 		return
 	}
 	reflect.ValueOf(l.config).Elem().FieldByIndex(s.field.Index).Set(value.Convert(s.field.Type))
-	if options, ok := value.Interface().(*redis.Options); ok {
-		l.config.shown[s.name] = showRedis(options) // what is secret in it is only a part
-	}
 }
 
 // plainInt is how whole numbers are written: 010, which go-envconfig reads as 8, is not.

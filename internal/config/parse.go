@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -13,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/hospitals"
+	"alimtalk-syncer/internal/redisconn"
 	surem "alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -34,7 +33,8 @@ var parsers = map[string]func(text string) (any, error){
 	"SUREM_RATE_LIMIT":      parseRate,
 	"SUREM_RELOGIN_CODES":   parseCodes,
 	"SUREM_NOT_FOUND_CODES": parseCodes,
-	"REDIS_URL":             parseRedis,
+	"REDIS_URL":             nil,
+	"REDIS_MODE":            parseRedisMode,
 	"CACHE_KEY_FORMAT":      func(s string) (any, error) { return templates.ParseKeyFormat(s) },
 	"CACHE_VALUE_FORMAT":    oneOf("document", "keyv"),
 	"HOSPITALS":             nil,
@@ -133,52 +133,9 @@ func parseCodes(s string) (any, error) {
 	return codes, err
 }
 
-// maxRedisWait is the longest time-out that REDIS_URL may ask for: "read_timeout=500" means
-// 500 seconds, and whoever writes it means milliseconds.
-const maxRedisWait = time.Minute
-
-// parseRedis never passes go-redis's errors on: they print the password.
-func parseRedis(s string) (any, error) {
-	const form = "must be redis://[user:password@]host[:port][/database], or rediss:// for TLS"
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || strings.Contains(s, "#"):
-		return nil, errors.New(form + "; in a password / ? # @ and % are written %2F %3F %23 %40 and %25")
-	case u.Scheme != "redis" && u.Scheme != "rediss":
-		return nil, errors.New(form)
-	case u.Hostname() == "" || !validPort(u.Port()):
-		return nil, errors.New(form + "; it names no host, or no port from 1 to 65535")
-	}
-	if _, hasPassword := u.User.Password(); u.User != nil && !hasPassword {
-		return nil, errors.New(form + "; it has a user without a password (a password alone is written :password@)")
-	}
-	options, err := redis.ParseURL(s)
-	if err != nil || options.DB < 0 {
-		return nil, errors.New(form + "; its database or one of its parameters is not one that go-redis knows")
-	}
-	for _, d := range []time.Duration{options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout} {
-		if d < 0 || d > maxRedisWait {
-			return nil, errors.New("must have no time-out below 0 or above 1m; a number without a unit means seconds")
-		}
-	}
-	for _, n := range []int{options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns, options.MaxConcurrentDials} {
-		if n < 0 || n > math.MaxInt16 {
-			return nil, fmt.Errorf("must have no number of connections below 0 or above %d", math.MaxInt16)
-		}
-	}
-	return options, nil
-}
-
-// showRedis is a REDIS_URL without its user, password and parameters.
-func showRedis(o *redis.Options) string {
-	scheme, user := "redis", ""
-	if o.TLSConfig != nil {
-		scheme = "rediss"
-	}
-	if o.Username != "" || o.Password != "" {
-		user = hidden + "@"
-	}
-	return fmt.Sprintf("%s://%s%s/%d", scheme, user, o.Addr, o.DB)
+func parseRedisMode(s string) (any, error) {
+	mode, err := oneOf(string(redisconn.Single), string(redisconn.Sentinel), string(redisconn.Cluster))(s)
+	return mode, err
 }
 
 func parseTimezone(s string) (any, error) {

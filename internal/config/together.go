@@ -26,6 +26,7 @@ func (l *loader) judgeTogether() {
 			l.fault("SUREM_NOT_FOUND_CODES", "must hold no code that is among SUREM_RELOGIN_CODES too ("+code+")")
 		}
 	}
+	l.readRedis()
 	l.readSchedule()
 	l.openHospitals()
 	if c.Hospitals != nil && !l.failed("CACHE_KEY_FORMAT") {

@@ -24,6 +24,7 @@ import (
 	"alimtalk-syncer/internal/httpapi"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
@@ -57,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{changed: map[string]bool{}}
 	server := redistest.Start(t)
 	w.test = server.Client
-	rdb := templates.Connect(&redis.Options{Addr: server.Addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(&templates.Watch{})
 	rdb.AddHook(counter{&w.trips})

@@ -20,6 +20,7 @@ import (
 
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -65,7 +66,7 @@ func newTestSyncer(t *testing.T, source Source, log *strings.Builder, ids ...str
 	if log != nil {
 		logger = zerolog.New(zerolog.SyncWriter(log))
 	}
-	rdb := templates.Connect(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errAway }})
+	rdb := redisconn.NewSingle(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errAway }})
 	s := New(Options{
 		Hospitals: dir, Source: source, Cache: templates.NewCache(rdb, templates.CacheOptions{}), // Redis is away, too
 		Timeout: 30 * time.Second, Concurrency: 1, Metrics: metrics.New("", "", ""), Log: logger,
@@ -185,7 +186,7 @@ func TestUnhealthyWhileAPassFinishesNothing(t *testing.T) {
 // the other: slow, but progress, and nothing that a restart would cure.
 func TestHealthyWhileHospitalsOfOneSenderWaitForARedisThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := templates.Connect(&redis.Options{
+		rdb := redisconn.NewSingle(&redis.Options{
 			PoolSize: 1000, // after as many failures in a row it would fail at once
 			Dialer: func(context.Context, string, string) (net.Conn, error) {
 				time.Sleep(time.Second)

@@ -20,6 +20,7 @@ import (
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/sureM/simulator"
@@ -103,7 +104,7 @@ func newClinic(t testing.TB, server *redistest.Server, adjust func(*setting), id
 	if s.surem.BaseURL, err = url.Parse(vendor.URL); err != nil {
 		t.Fatal(err)
 	}
-	rdb := templates.Connect(&redis.Options{Addr: server.Addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: server.Addr})
 	c.surem = surem.New(s.surem)
 	cache := templates.NewCache(rdb, templates.CacheOptions{
 		Keys: c.keys, TTL: time.Hour, FenceTTL: time.Minute, Current: c.hospitals.Current,

@@ -21,6 +21,7 @@ import (
 
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
@@ -71,7 +72,7 @@ func newWorldOn(t *testing.T, server *redistest.Server, n int, change func(*Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdb := templates.Connect(&redis.Options{Addr: w.redis.Addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: w.redis.Addr})
 	w.rdb = rdb
 	rdb.AddHook(w)
 	o := Options{

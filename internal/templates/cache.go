@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"alimtalk-syncer/internal/hospitals"
 )
@@ -62,32 +61,26 @@ type CacheOptions struct {
 // a random token per hospital. A load takes the token before it asks SureM and may store
 // only while it is still there; every pass removes it after its summaries have arrived.
 type Cache struct {
-	rdb *redis.Client
+	rdb     redis.UniversalClient
+	cluster *redis.ClusterClient // rdb, where it is one
 	CacheOptions
 }
 
-// Connect returns a client for o with the bounds that this program's promises need: no
-// retries of its own (a repeated script is not what the fence was proved for), deadlines
-// obeyed, and failures told quickly. It does not wait for Redis to be there.
-func Connect(o *redis.Options) *redis.Client {
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DialTimeout = time.Second
-	o.ReadTimeout, o.WriteTimeout = passTimeout, passTimeout
-	o.ContextTimeoutEnabled = true
-	o.PipelinePoolSize = -1
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(o)
+// NewCache returns the cache on rdb, which package redisconn has made.
+func NewCache(rdb redis.UniversalClient, o CacheOptions) *Cache {
+	cluster, _ := rdb.(*redis.ClusterClient)
+	return &Cache{rdb: rdb, cluster: cluster, CacheOptions: o}
 }
 
-// NewCache returns the cache on rdb.
-func NewCache(rdb *redis.Client, o CacheOptions) *Cache { return &Cache{rdb: rdb, CacheOptions: o} }
-
-// Ping reports whether Redis answers, within readTimeout.
+// Ping reports whether Redis answers, in a Cluster every primary of it, within readTimeout.
 func (c *Cache) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	if c.cluster != nil {
+		return c.cluster.ForEachMaster(ctx, func(ctx context.Context, primary *redis.Client) error {
+			return primary.Ping(ctx).Err()
+		})
+	}
 	return c.rdb.Ping(ctx).Err()
 }
 
@@ -188,7 +181,7 @@ func (c *Cache) Store(ctx context.Context, h hospitals.Hospital, code, token str
 }
 
 // FenceAndRead fences a hospital and then reads its entries, in one round trip for up to
-// 500 of them. No fill whose load began before it is stored after it. An error means that
+// 500 of them (in a Cluster two). No fill whose load began before it is stored after it. An error means that
 // the fence is not confirmed.
 func (c *Cache) FenceAndRead(ctx context.Context, h hospitals.Hospital, codes []string) (map[string]Entry, error) {
 	return c.read(ctx, h, codes, true)
@@ -217,7 +210,14 @@ func (c *Cache) readPart(ctx context.Context, h hospitals.Hospital, codes []stri
 	defer cancel()
 	pipe := c.rdb.Pipeline()
 	var fenced *redis.IntCmd
-	if fence {
+	switch {
+	case fence && c.cluster != nil:
+		// On its own: where a slot moves, a pipeline may come out of order, and a MULTI is
+		// refused (TRYAGAIN) until the last key has moved.
+		if err := c.rdb.Del(ctx, c.Keys.FenceKey(h.ID)).Err(); err != nil {
+			return fmt.Errorf("fencing: %w", err)
+		}
+	case fence:
 		fenced = pipe.Del(ctx, c.Keys.FenceKey(h.ID))
 	}
 	gets := make([]*redis.StringCmd, len(codes))
@@ -225,7 +225,7 @@ func (c *Cache) readPart(ctx context.Context, h hospitals.Hospital, codes []stri
 		gets[i] = pipe.Get(ctx, c.Keys.Key(h.ID, code))
 	}
 	_, _ = pipe.Exec(ctx) // the first error of any command: each is asked for its own
-	if fence && fenced.Err() != nil {
+	if fenced != nil && fenced.Err() != nil {
 		return fmt.Errorf("fencing: %w", fenced.Err())
 	}
 	for i, code := range codes {

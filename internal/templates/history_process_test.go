@@ -22,6 +22,7 @@ import (
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	surem "alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
@@ -176,7 +177,7 @@ type process struct {
 func newProcess(h *history, number int) *process {
 	p := &process{history: h, number: number, random: h.random(), loading: make(map[string]bool), figures: metrics.New("", "", "")}
 	p.proxy = redistest.NewProxy(h.t, h.server.Addr, p.spoil)
-	p.rdb = templates.Connect(&redis.Options{Addr: p.proxy.Addr})
+	p.rdb = redisconn.NewSingle(&redis.Options{Addr: p.proxy.Addr})
 	p.rdb.AddHook(p)
 	cache := templates.NewCache(p.rdb, templates.CacheOptions{
 		Keys: h.keys, TTL: time.Minute, FenceTTL: time.Minute, Current: h.directory.Current, Fleet: h.fleet})

@@ -30,15 +30,16 @@ func (c *Cache) holdingsKeys() (hot, cold string) {
 }
 
 // note adds to a pipeline that hospitals hold entries of this kind from now on. It comes after
-// what stores them, so that none outlives its note, and is told by Redis' own clock, so that
-// of replicas whose clocks differ none hides another's.
+// what stores them; but in a Cluster another node may take it first, and what stores them until
+// their fence runs out. So it says that they live that much longer, and none outlives its note.
+// It is told by Redis' own clock, so that of replicas whose clocks differ none hides another's.
 func (c *Cache) note(ctx context.Context, pipe redis.Pipeliner, hot bool, hospitalIDs ...string) *redis.Cmd {
 	key, cold := c.holdingsKeys()
 	if !hot {
 		key = cold
 	}
 	args := make([]any, 1, len(hospitalIDs)+1)
-	args[0] = c.TTL.Milliseconds()
+	args[0] = (c.TTL + c.FenceTTL).Milliseconds()
 	for _, id := range hospitalIDs {
 		args = append(args, id)
 	}

@@ -42,6 +42,18 @@ func ParseKeyFormat(s string) (KeyFormat, error) {
 	return KeyFormat{before: before, between: between}, nil
 }
 
+// CheckCluster reports why a Redis Cluster cannot hold keys of this format: an entry and its
+// hospital's fence must be in one slot, and not all hospitals in the same. A slot is made of
+// what stands between a key's first { and the next }, if anything does.
+func (f KeyFormat) CheckCluster() error {
+	_, rest, _ := strings.Cut(f.String(), "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !closed || !strings.Contains(tag, hospitalMark) {
+		return errors.New("must have <hospitalId> between its first { and the next }, since in a Redis Cluster a hospital's keys must share a slot (its hash tag)")
+	}
+	return nil
+}
+
 // Key returns the key of a hospital's entry.
 func (f KeyFormat) Key(hospitalID, code string) string {
 	return f.before + hospitalID + f.between + code

@@ -15,6 +15,7 @@ import (
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -87,7 +88,7 @@ func newSetup(t *testing.T, change func(*templates.CacheOptions, *templates.Read
 	if change != nil {
 		change(&co, &ro)
 	}
-	rdb := templates.Connect(&redis.Options{Addr: s.redis.Addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: s.redis.Addr})
 	s.cache = templates.NewCache(rdb, co)
 	ro.Cache = s.cache
 	s.reader = templates.NewReader(ro)

@@ -86,10 +86,10 @@ func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 		"Get":        commands["get"],
 		"look":       {"look.lua"},
 		"Store":      {"store.lua"},
-		"readPart":   slices.Concat(commands["fence"], commands["read"]),
+		"readPart":   slices.Concat(commands["fence"], commands["fence"], commands["read"]), // in a Cluster on its own
 		"deletePart": {"delete_if.lua"},
 		"Forget":     {"forget.lua"},
-		"Ping":       commands["ping"],
+		"Ping":       slices.Concat(commands["ping"], commands["ping"]), // in a Cluster to each primary
 
 		"Renew":       {"renew.lua"},
 		"Release":     {"release.lua"},

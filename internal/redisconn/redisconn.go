@@ -1,0 +1,144 @@
+// Package redisconn reaches the Redis that the settings name: one server, the primary that
+// Sentinels tell of, or a Cluster; plainly or by TLS.
+//
+// Whichever it is, the client has the bounds that this program's promises need: it repeats no
+// command whose reply was lost (a repeated script is not what the fence was proved for), obeys
+// deadlines, tells failures quickly, and reads from primaries only.
+package redisconn
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	dialTimeout = time.Second
+	// ioTimeout bounds one command that has no earlier deadline.
+	ioTimeout = 5 * time.Second
+	// maxRedirects is how often a command of a Cluster goes where the answer (MOVED, ASK,
+	// TRYAGAIN, READONLY) sends it. Such an answer means that it was not executed.
+	maxRedirects = 3
+)
+
+// Mode is the kind of a Redis.
+type Mode string
+
+// The modes.
+const (
+	Single   Mode = "single"
+	Sentinel Mode = "sentinel"
+	Cluster  Mode = "cluster"
+)
+
+// Server is a Redis to connect to. Parse makes it.
+type Server struct {
+	single   *redis.Options // one of the three is there
+	sentinel *redis.FailoverOptions
+	cluster  *redis.ClusterOptions
+	files    Files
+}
+
+// Connect returns a client. It does not wait for Redis to be there.
+func (s *Server) Connect() redis.UniversalClient {
+	switch {
+	case s.cluster != nil:
+		o := *s.cluster
+		o.Dialer = s.files.dialer(o.TLSConfig)
+		return NewCluster(&o)
+	case s.sentinel != nil:
+		o := *s.sentinel
+		o.Dialer = s.files.dialer(o.TLSConfig)
+		return NewSentinel(&o)
+	default:
+		o := *s.single
+		o.Dialer = s.files.dialer(o.TLSConfig)
+		return NewSingle(&o)
+	}
+}
+
+// NewSingle returns a client of one server, with this program's bounds instead of o's.
+func NewSingle(o *redis.Options) *redis.Client {
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	o.ContextTimeoutEnabled = true
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(o)
+}
+
+// NewSentinel returns a client of the primary that the Sentinels tell of, likewise.
+func NewSentinel(o *redis.FailoverOptions) *redis.Client {
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	o.ContextTimeoutEnabled = true
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	return redis.NewFailoverClient(o)
+}
+
+// NewCluster returns a client of a Cluster, likewise.
+func NewCluster(o *redis.ClusterOptions) *redis.ClusterClient {
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	o.ContextTimeoutEnabled = true
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.MaxRedirects = maxRedirects
+	o.DisableRoutingPolicies = true // they ask for COMMAND, and match commands by their Go type
+	rdb := redis.NewClusterClient(o)
+	rdb.AddHook(onceOnly{rdb})
+	return rdb
+}
+
+// onceOnly keeps a Cluster's client from sending a command again whose reply was lost: what
+// MaxRetries -1 does for a single server, a Cluster's client does up to MaxRedirects times. As
+// it then does not see either that a node is gone, onceOnly has it ask who has taken its place.
+type onceOnly struct{ rdb *redis.ClusterClient }
+
+// once is a command that is not to be sent again.
+type once struct{ redis.Cmder }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// DialHook implements redis.Hook.
+func (onceOnly) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (o onceOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, once{cmd})
+		o.look(ctx, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook. Pipelines in MULTI come through it too.
+func (o onceOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		wrapped := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			wrapped[i] = once{cmd}
+		}
+		err := next(ctx, wrapped)
+		for _, cmd := range cmds { // err may be an answer to another of them
+			o.look(ctx, cmd.Err())
+		}
+		return err
+	}
+}
+
+// look asks for the Cluster's state anew, not waiting for it, when err is no answer of Redis.
+func (o onceOnly) look(ctx context.Context, err error) {
+	if err != nil && !isAnswer(err) {
+		o.rdb.ReloadState(ctx)
+	}
+}

@@ -1,0 +1,91 @@
+package redistest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// CA is an authority of the test's own, and the folder where its certificates are.
+type CA struct {
+	File string // its certificate, as PEM
+
+	t    testing.TB
+	dir  string
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+// NewCA makes an authority.
+func NewCA(t testing.TB) *CA {
+	t.Helper()
+	ca := &CA{t: t, dir: t.TempDir()}
+	template := template("the test's CA")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	ca.key = newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, ca.key.Public(), ca.key)
+	if err != nil {
+		t.Fatal("making a CA:", err)
+	}
+	if ca.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal("reading a CA:", err)
+	}
+	ca.File = ca.write("ca.pem", "CERTIFICATE", der)
+	return ca
+}
+
+// Issue makes a certificate for 127.0.0.1 and localhost, fit for both sides of a connection,
+// and returns the files of it and of its key. The same name again replaces them, as a renewal
+// does.
+func (ca *CA) Issue(name string) (cert, key string) {
+	ca.t.Helper()
+	template := template(name)
+	template.IPAddresses, template.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	private := newKey(ca.t)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, private.Public(), ca.key)
+	if err != nil {
+		ca.t.Fatal("issuing a certificate:", err)
+	}
+	bytes, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		ca.t.Fatal("writing a key:", err)
+	}
+	return ca.write(name+".pem", "CERTIFICATE", der), ca.write(name+"-key.pem", "PRIVATE KEY", bytes)
+}
+
+func template(name string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal("making a key:", err)
+	}
+	return key
+}
+
+func (ca *CA) write(name, kind string, der []byte) string {
+	ca.t.Helper()
+	path := filepath.Join(ca.dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		ca.t.Fatal("writing", name+":", err)
+	}
+	return path
+}
