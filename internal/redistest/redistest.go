@@ -4,6 +4,7 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -38,11 +39,29 @@ var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // answers.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{Addr: FreeAddr(t), t: t}
-	_, port, _ := net.SplitHostPort(s.Addr)
-	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning"}, args...)
+	addr := FreeAddr(t)
+	return start(t, addr, nil, append([]string{"--port", port(addr)}, args...))
+}
+
+// StartTLS starts a server that speaks TLS only, and only with who shows a certificate of ca.
+func StartTLS(t testing.TB, ca *CA, args ...string) *Server {
+	t.Helper()
+	addr := FreeAddr(t)
+	cert, key := ca.Issue("server")
+	return start(t, addr, ca.client(), append([]string{"--port", "0", "--tls-port", port(addr),
+		"--tls-ca-cert-file", ca.File, "--tls-cert-file", cert, "--tls-key-file", key}, args...))
+}
+
+func start(t testing.TB, addr string, secure *tls.Config, args []string) *Server {
+	t.Helper()
+	return launch(t, addr, secure, append(args, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning"))
+}
+
+func launch(t testing.TB, addr string, secure *tls.Config, args []string) *Server {
+	t.Helper()
+	s := &Server{Addr: addr, t: t, args: args}
 	s.Client = redis.NewClient(&redis.Options{
-		Addr: s.Addr, DisableIdentity: true,
+		Addr: s.Addr, DisableIdentity: true, TLSConfig: secure,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() {
@@ -90,6 +109,11 @@ func (s *Server) Signal(sig os.Signal) {
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal("signalling redis-server:", err)
 	}
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
 }
 
 // lastPort counts upwards from a place of this process's own, below the range that the

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -62,6 +63,18 @@ func (ca *CA) Issue(name string) (cert, key string) {
 		ca.t.Fatal("writing a key:", err)
 	}
 	return ca.write(name+".pem", "CERTIFICATE", der), ca.write(name+"-key.pem", "PRIVATE KEY", bytes)
+}
+
+// client is how the test's own client connects.
+func (ca *CA) client() *tls.Config {
+	ca.t.Helper()
+	pair, err := tls.LoadX509KeyPair(ca.Issue("test"))
+	if err != nil {
+		ca.t.Fatal("reading a certificate:", err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return &tls.Config{ServerName: "localhost", RootCAs: pool, Certificates: []tls.Certificate{pair}}
 }
 
 func template(name string) *x509.Certificate {
