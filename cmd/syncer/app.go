@@ -39,7 +39,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	a.metrics = metrics.New(v.version, v.commit, v.goVersion)
 	redis.SetLogger(silent{}) // what it says of connections, Watch says once
 	a.rdb = cfg.Redis.Connect()
-	a.rdb.AddHook(&templates.Watch{Log: log})
+	templates.WatchOver(a.rdb, log)
 	a.cache = templates.NewCache(a.rdb, templates.CacheOptions{
 		Keys: cfg.CacheKeyFormat, Keyv: cfg.CacheValueFormat == "keyv", TTL: cfg.CacheTTL,
 		FenceTTL: 2*cfg.FlightLoaderTimeout + time.Minute, Current: cfg.Hospitals.Current, Fleet: cfg.Fleet,

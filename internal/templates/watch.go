@@ -18,6 +18,19 @@ type Watch struct {
 	away atomic.Bool
 }
 
+// WatchOver watches a client, in a Cluster each of its nodes on its own: one that is away says
+// nothing about the others. It is called before the client's first command.
+func WatchOver(rdb redis.UniversalClient, log zerolog.Logger) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		rdb.AddHook(&Watch{Log: log})
+		return
+	}
+	cluster.OnNewNode(func(node *redis.Client) {
+		node.AddHook(&Watch{Log: log.With().Str("node", node.Options().Addr).Logger()})
+	})
+}
+
 // Away reports whether the last command found no Redis that serves.
 func (w *Watch) Away() bool { return w.away.Load() }
 
