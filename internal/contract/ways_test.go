@@ -22,6 +22,15 @@ import (
 	"alimtalk-syncer/internal/templates"
 )
 
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{})
+	os.Exit(m.Run())
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
 // way is one way to reach a Redis, and what the test itself sees of it.
 type way struct {
 	mode  redisconn.Mode
@@ -29,6 +38,8 @@ type way struct {
 	files redisconn.Files
 	test  redis.UniversalClient // the test's own, with all rights
 	nodes []*redistest.Server   // that hold data, replicas too
+
+	cluster *redistest.ClusterSet // where it is one
 }
 
 const password = "p%2Fhush" // as a URL has it
@@ -59,13 +70,14 @@ var ways = map[string]func(t *testing.T) *way{
 		restrict(t, acl(t, aclSentinels), set.Sentinels...)
 		return w
 	},
-	"cluster": func(t *testing.T) *way {
-		set := redistest.StartCluster(t, 0)
-		w := &way{mode: redisconn.Cluster, test: set.Client, nodes: set.Nodes,
-			url: strings.Replace(set.URL(), "//", "//syncer:"+password+"@", 1)}
-		restrict(t, acl(t, aclAlways, aclCluster), set.Nodes...)
-		return w
-	},
+	"cluster": func(t *testing.T) *way { return newCluster(t, 0) },
+}
+
+func newCluster(t *testing.T, replicas int) *way {
+	set := redistest.StartCluster(t, replicas)
+	restrict(t, acl(t, aclAlways, aclCluster), set.Nodes...)
+	return &way{mode: redisconn.Cluster, test: set.Client, nodes: set.Nodes, cluster: set,
+		url: strings.Replace(set.URL(), "//", "//syncer:"+password+"@", 1)}
 }
 
 // restrict gives servers the user of the README's ACL lines.

@@ -1,0 +1,87 @@
+package contract
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"alimtalk-syncer/internal/redistest"
+)
+
+var statistic = regexp.MustCompile(`(?m)^cmdstat_([a-z|_-]+):calls=(\d+)`)
+
+// ran counts the commands that the primaries run, those in scripts too, while f runs.
+func (w *way) ran(t *testing.T, f func()) map[string]int {
+	t.Helper()
+	w.primaries(t, func(node *redistest.Server) {
+		if err := node.Client.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f()
+	counts := make(map[string]int)
+	w.primaries(t, func(node *redistest.Server) {
+		stats, err := node.Client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range statistic.FindAllStringSubmatch(stats, -1) {
+			n, _ := strconv.Atoi(line[2])
+			counts[line[1]] += n
+		}
+	})
+	return counts
+}
+
+// The user of the README's ACL lines may do all that the program does, and nothing else.
+func TestTheACLAllowsWhatIsSentAndNothingElse(t *testing.T) {
+	for name, lines := range map[string][]int{
+		"single with TLS and ACL": {aclAlways, aclDatabase},
+		"cluster":                 {aclAlways, aclCluster},
+		"sentinel":                {aclAlways},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ways[name](t)
+			ran := w.ran(t, func() {
+				cache := w.cache(t)
+				everything(t, w, cache)
+				if w.cluster != nil {
+					slot := w.cluster.Slot(keys.FenceKey("H0"))
+					w.cluster.Move(slot, w.cluster.Others(slot)[0], func() {
+						if _, err := cache.Get(t.Context(), hospital("H0"), "T9"); err != nil {
+							t.Error("reading where a slot moves:", err)
+						}
+					})
+				}
+			})
+			for _, node := range w.nodes {
+				if denied := node.Client.Do(t.Context(), "acl", "log").Val().([]any); len(denied) > 0 {
+					t.Errorf("denied: %v", denied)
+				}
+			}
+			allowed := make(map[string]bool)
+			for _, line := range acl(t, lines...) {
+				for _, word := range line {
+					if command, ok := strings.CutPrefix(word, "+"); ok {
+						allowed[command] = true
+					}
+				}
+			}
+			// Everybody may say hello; the rest is the test's own, and replication's.
+			for _, others := range []string{"hello", "auth", "config|resetstat", "info", "acl|log", "role", "publish", "subscribe", "replconf", "psync",
+				"cluster|setslot", "cluster|myid", "cluster|keyslot", "cluster|countkeysinslot", "cluster|getkeysinslot", "migrate", "restore-asking"} {
+				delete(ran, others)
+			}
+			if w.cluster != nil {
+				delete(ran, "select") // a node's, when it takes a key over
+			}
+			if got, want := slices.Sorted(maps.Keys(ran)), slices.Sorted(maps.Keys(allowed)); !slices.Equal(got, want) {
+				t.Errorf("the program sends\n%q, the README allows\n%q", got, want)
+			}
+		})
+	}
+}
