@@ -17,19 +17,31 @@ type ClusterSet struct {
 	Nodes  []*Server            // the first three are the primaries at first
 	Client *redis.ClusterClient // the test's own
 
-	t testing.TB
+	t  testing.TB
+	ca *CA
 }
 
 // StartCluster starts a Cluster and waits until it serves. A node is taken for dead after a
 // second and a half of silence.
 func StartCluster(t testing.TB, replicas int, args ...string) *ClusterSet {
 	t.Helper()
-	c := &ClusterSet{t: t}
+	return startCluster(t, nil, replicas, args)
+}
+
+// StartClusterTLS is StartCluster with all connections by TLS.
+func StartClusterTLS(t testing.TB, ca *CA, replicas int, args ...string) *ClusterSet {
+	t.Helper()
+	return startCluster(t, ca, replicas, args)
+}
+
+func startCluster(t testing.TB, ca *CA, replicas int, args []string) *ClusterSet {
+	t.Helper()
+	c := &ClusterSet{t: t, ca: ca}
 	var addrs, buses []string
 	for range 3 * (1 + replicas) {
 		bus := port(FreeAddr(t))
-		s := Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1500",
-			"--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no"}, args...)...)
+		s := startOn(t, FreeAddr(t), ca, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1500",
+			"--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no"}, args...))
 		c.Nodes, addrs, buses = append(c.Nodes, s), append(addrs, s.Addr), append(buses, bus)
 	}
 	ctx := context.Background()
@@ -56,7 +68,7 @@ func StartCluster(t testing.TB, replicas int, args ...string) *ClusterSet {
 				(i < 3 || says(s, "replication", "master_link_status:up")) && len(c.primaries(s)) == 3
 		})
 	}
-	c.Client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DisableIdentity: true, MaxRedirects: 10})
+	c.Client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DisableIdentity: true, MaxRedirects: 10, TLSConfig: ca.client()})
 	t.Cleanup(func() { _ = c.Client.Close() })
 	return c
 }
@@ -67,7 +79,7 @@ func (c *ClusterSet) URL() string {
 	for _, s := range c.Nodes[1:] {
 		addrs = append(addrs, "addr="+s.Addr)
 	}
-	return "redis://" + c.Nodes[0].Addr + "?" + strings.Join(addrs, "&")
+	return c.ca.scheme() + c.Nodes[0].Addr + "?" + strings.Join(addrs, "&")
 }
 
 // must runs a command on one node.

@@ -4,7 +4,6 @@ package redistest
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -39,29 +38,27 @@ var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // answers.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	addr := FreeAddr(t)
-	return start(t, addr, nil, append([]string{"--port", port(addr)}, args...))
+	return startOn(t, FreeAddr(t), nil, args)
 }
 
 // StartTLS starts a server that speaks TLS only, and only with who shows a certificate of ca.
 func StartTLS(t testing.TB, ca *CA, args ...string) *Server {
 	t.Helper()
-	addr := FreeAddr(t)
-	cert, key := ca.Issue("server")
-	return start(t, addr, ca.client(), append([]string{"--port", "0", "--tls-port", port(addr),
-		"--tls-ca-cert-file", ca.File, "--tls-cert-file", cert, "--tls-key-file", key}, args...))
+	return startOn(t, FreeAddr(t), ca, args)
 }
 
-func start(t testing.TB, addr string, secure *tls.Config, args []string) *Server {
+// startOn starts a server on an address; without a ca it speaks no TLS.
+func startOn(t testing.TB, addr string, ca *CA, args []string) *Server {
 	t.Helper()
-	return launch(t, addr, secure, append(args, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning"))
+	all := append(ca.listen(addr, "--"), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--loglevel", "warning")
+	return launch(t, addr, ca, append(all, args...))
 }
 
-func launch(t testing.TB, addr string, secure *tls.Config, args []string) *Server {
+func launch(t testing.TB, addr string, ca *CA, args []string) *Server {
 	t.Helper()
 	s := &Server{Addr: addr, t: t, args: args}
 	s.Client = redis.NewClient(&redis.Options{
-		Addr: s.Addr, DisableIdentity: true, TLSConfig: secure,
+		Addr: s.Addr, DisableIdentity: true, TLSConfig: ca.client(),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,29 +22,44 @@ type SentinelSet struct {
 	Nodes     []*Server // the first of them is the primary at first
 	Sentinels []*Server
 
-	t testing.TB
+	t  testing.TB
+	ca *CA
 }
 
 // StartSentinel starts a primary and a replica and this many Sentinels, and waits until each
 // knows the others. The Sentinels call the primary dead after half a second of silence.
 func StartSentinel(t testing.TB, sentinels int, args ...string) *SentinelSet {
 	t.Helper()
+	return startSentinel(t, nil, sentinels, args)
+}
+
+// StartSentinelTLS is StartSentinel with all connections by TLS.
+func StartSentinelTLS(t testing.TB, ca *CA, sentinels int, args ...string) *SentinelSet {
+	t.Helper()
+	return startSentinel(t, ca, sentinels, args)
+}
+
+func startSentinel(t testing.TB, ca *CA, sentinels int, args []string) *SentinelSet {
+	t.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-	s := &SentinelSet{t: t, Nodes: []*Server{Start(t, args...)}}
+	s := &SentinelSet{t: t, ca: ca, Nodes: []*Server{startOn(t, FreeAddr(t), ca, args)}}
 	primary := strings.ReplaceAll(s.Nodes[0].Addr, ":", " ")
-	s.Nodes = append(s.Nodes, Start(t, append([]string{"--replicaof", primary}, args...)...))
+	s.Nodes = append(s.Nodes, startOn(t, FreeAddr(t), ca, append([]string{"--replicaof", primary}, args...)))
 	until(t, "the replica follows", func() bool { return says(s.Nodes[1], "replication", "master_link_status:up") })
 
 	for range sentinels {
 		addr := FreeAddr(t)
 		config := filepath.Join(t.TempDir(), "sentinel.conf")
-		text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nloglevel warning\n", port(addr), filepath.Dir(config)) +
-			fmt.Sprintf("sentinel monitor %s %s %d\n", MasterName, primary, sentinels/2+1) +
+		text := fmt.Sprintf("bind 127.0.0.1\ndir %s\nloglevel warning\n", filepath.Dir(config))
+		for pair := range slices.Chunk(ca.listen(addr, ""), 2) {
+			text += pair[0] + " " + pair[1] + "\n"
+		}
+		text += fmt.Sprintf("sentinel monitor %s %s %d\n", MasterName, primary, sentinels/2+1) +
 			fmt.Sprintf("sentinel down-after-milliseconds %s 500\nsentinel failover-timeout %[1]s 2000\n", MasterName)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal("configuring a Sentinel:", err)
 		}
-		s.Sentinels = append(s.Sentinels, launch(t, addr, nil, []string{config, "--sentinel"}))
+		s.Sentinels = append(s.Sentinels, launch(t, addr, ca, []string{config, "--sentinel"}))
 	}
 	for _, sentinel := range s.Sentinels {
 		until(t, "the Sentinels know each other and the replica", func() bool {
@@ -55,7 +71,7 @@ func StartSentinel(t testing.TB, sentinels int, args ...string) *SentinelSet {
 
 // URL is the REDIS_URL of the set.
 func (s *SentinelSet) URL() string {
-	url := "redis://" + s.Sentinels[0].Addr + "?master_name=" + MasterName
+	url := s.ca.scheme() + s.Sentinels[0].Addr + "?master_name=" + MasterName
 	for _, other := range s.Sentinels[1:] {
 		url += "&addr=" + other.Addr
 	}

@@ -65,8 +65,31 @@ func (ca *CA) Issue(name string) (cert, key string) {
 	return ca.write(name+".pem", "CERTIFICATE", der), ca.write(name+"-key.pem", "PRIVATE KEY", bytes)
 }
 
-// client is how the test's own client connects.
+// scheme is that of the URLs of a server with this CA, or without one.
+func (ca *CA) scheme() string {
+	if ca == nil {
+		return "redis://"
+	}
+	return "rediss://"
+}
+
+// listen is a server's settings, each behind a mark, with which it listens at an address; where
+// there is a CA by TLS only, towards other servers too.
+func (ca *CA) listen(addr, mark string) []string {
+	if ca == nil {
+		return []string{mark + "port", port(addr)}
+	}
+	ca.t.Helper()
+	cert, key := ca.Issue("server")
+	return []string{mark + "port", "0", mark + "tls-port", port(addr), mark + "tls-replication", "yes", mark + "tls-cluster", "yes",
+		mark + "tls-ca-cert-file", ca.File, mark + "tls-cert-file", cert, mark + "tls-key-file", key}
+}
+
+// client is how the test's own client connects, nil without a CA.
 func (ca *CA) client() *tls.Config {
+	if ca == nil {
+		return nil
+	}
 	ca.t.Helper()
 	pair, err := tls.LoadX509KeyPair(ca.Issue("test"))
 	if err != nil {
