@@ -25,6 +25,11 @@ func (l *loader) readRedis() {
 		}
 	}
 	l.judgeRedisFiles(files)
+	if c.RedisMode == redisconn.Cluster && !l.failed("REDIS_MODE") && !l.failed("CACHE_KEY_FORMAT") {
+		if err := c.CacheKeyFormat.CheckCluster(); err != nil {
+			l.fault("CACHE_KEY_FORMAT", err.Error())
+		}
+	}
 	if err != nil {
 		l.fault("REDIS_URL", err.Error())
 		return
@@ -41,11 +46,6 @@ func (l *loader) readRedis() {
 			l.fault("REDIS_CA_FILE", "is of no use with skip_verify in REDIS_URL; only one of the two is allowed")
 		}
 		l.warn("REDIS_URL: skip_verify: whoever can stand between here and Redis can read and change everything")
-	}
-	if c.RedisMode == redisconn.Cluster && !l.failed("REDIS_MODE") && !l.failed("CACHE_KEY_FORMAT") {
-		if err := c.CacheKeyFormat.CheckCluster(); err != nil {
-			l.fault("CACHE_KEY_FORMAT", err.Error())
-		}
 	}
 }
 
