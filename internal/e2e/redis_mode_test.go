@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -59,7 +60,12 @@ func (w *modeWorld) put(h string, one template) {
 
 // raw is what an entry holds, "" where there is none.
 func (w *modeWorld) raw(h, code string) string {
-	return w.rdb.Get(context.Background(), key(h, code)).Val()
+	w.t.Helper()
+	v, err := w.rdb.Get(context.Background(), key(h, code)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		w.t.Fatal("redis get:", err)
+	}
+	return v
 }
 
 // failOver has a daemon's Redis fail over in the middle of passes and loads. failover kills the
@@ -109,6 +115,9 @@ func failOver(t *testing.T, w *modeWorld, failover func()) {
 	}
 	reads.wantAll(away)
 	d.get("/healthz").want(t, http.StatusOK)
+	if n := strings.Count(d.stderr.String(), `"redis away"`); n < 1 || n > 6 {
+		t.Errorf("the log says %d times that Redis is away", n)
+	}
 }
 
 func TestASentinelsFailoverAmongPassesAndLoads(t *testing.T) {

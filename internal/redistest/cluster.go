@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -68,7 +69,9 @@ func startCluster(t testing.TB, ca *CA, replicas int, args []string) *ClusterSet
 				(i < 3 || says(s, "replication", "master_link_status:up")) && len(c.primaries(s)) == 3
 		})
 	}
-	c.Client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DisableIdentity: true, MaxRedirects: 10, TLSConfig: ca.client()})
+	c.Client = redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs, DisableIdentity: true, TLSConfig: ca.client(), MaxRedirects: 10, ClusterStateReloadInterval: 100 * time.Millisecond,
+	})
 	t.Cleanup(func() { _ = c.Client.Close() })
 	return c
 }
