@@ -15,6 +15,7 @@ import (
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/invalidate"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/sureM"
 	"alimtalk-syncer/internal/templates"
 )
@@ -25,6 +26,7 @@ type app struct {
 	log       zerolog.Logger
 	metrics   *metrics.Metrics
 	rdb       redis.UniversalClient
+	poolStats func() *redis.PoolStats
 	cache     *templates.Cache
 	surem     *surem.Client
 	reader    *templates.Reader
@@ -40,6 +42,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 	redis.SetLogger(silent{}) // what it says of connections, Watch says once
 	a.rdb = cfg.Redis.Connect()
 	templates.WatchOver(a.rdb, log)
+	a.poolStats = redisconn.PoolStats(a.rdb)
 	a.cache = templates.NewCache(a.rdb, templates.CacheOptions{
 		Keys: cfg.CacheKeyFormat, Keyv: cfg.CacheValueFormat == "keyv", TTL: cfg.CacheTTL,
 		FenceTTL: 2*cfg.FlightLoaderTimeout + time.Minute, Current: cfg.Hospitals.Current, Fleet: cfg.Fleet,
@@ -118,7 +121,7 @@ func (a *app) measure() {
 		"syncer_redis_pool_connections":      {"Connections to Redis.", func(s *redis.PoolStats) uint32 { return s.TotalConns }},
 		"syncer_redis_pool_idle_connections": {"Connections to Redis that are idle.", func(s *redis.PoolStats) uint32 { return s.IdleConns }},
 	} {
-		a.metrics.GaugeFunc(name, figure.help, func() float64 { return float64(figure.read(a.rdb.PoolStats())) })
+		a.metrics.GaugeFunc(name, figure.help, func() float64 { return float64(figure.read(a.poolStats())) })
 	}
 	for name, figure := range map[string]struct {
 		help string
@@ -128,7 +131,7 @@ func (a *app) measure() {
 		"syncer_redis_pool_misses_total":   {"Commands that had to open a connection.", func(s *redis.PoolStats) uint32 { return s.Misses }},
 		"syncer_redis_pool_timeouts_total": {"Commands that waited for a connection in vain.", func(s *redis.PoolStats) uint32 { return s.Timeouts }},
 	} {
-		a.metrics.CounterFunc(name, figure.help, func() float64 { return float64(figure.read(a.rdb.PoolStats())) })
+		a.metrics.CounterFunc(name, figure.help, func() float64 { return float64(figure.read(a.poolStats())) })
 	}
 }
 

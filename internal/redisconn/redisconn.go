@@ -7,8 +7,6 @@
 package redisconn
 
 import (
-	"context"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,7 +76,9 @@ func NewSentinel(o *redis.FailoverOptions) *redis.Client {
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
-	return redis.NewFailoverClient(o)
+	rdb := redis.NewFailoverClient(o)
+	rdb.AddHook(sentinels{o.MasterName})
+	return rdb
 }
 
 // NewCluster returns a client of a Cluster, likewise.
@@ -94,51 +94,4 @@ func NewCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	rdb := redis.NewClusterClient(o)
 	rdb.AddHook(onceOnly{rdb})
 	return rdb
-}
-
-// onceOnly keeps a Cluster's client from sending a command again whose reply was lost: what
-// MaxRetries -1 does for a single server, a Cluster's client does up to MaxRedirects times. As
-// it then does not see either that a node is gone, onceOnly has it ask who has taken its place.
-type onceOnly struct{ rdb *redis.ClusterClient }
-
-// once is a command that is not to be sent again.
-type once struct{ redis.Cmder }
-
-// NoRetry implements redis.Cmder.
-func (once) NoRetry() bool { return true }
-
-// DialHook implements redis.Hook.
-func (onceOnly) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (o onceOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, once{cmd})
-		o.look(ctx, err)
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook. Pipelines in MULTI come through it too.
-func (o onceOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		wrapped := make([]redis.Cmder, len(cmds))
-		for i, cmd := range cmds {
-			wrapped[i] = once{cmd}
-		}
-		err := next(ctx, wrapped)
-		for _, cmd := range cmds { // err may be an answer to another of them
-			o.look(ctx, cmd.Err())
-		}
-		return err
-	}
-}
-
-// look asks for the Cluster's state anew, not waiting for it, when err is no answer of Redis.
-func (o onceOnly) look(ctx context.Context, err error) {
-	if err != nil && !isAnswer(err) {
-		o.rdb.ReloadState(ctx)
-	}
 }

@@ -200,9 +200,3 @@ func (s *Server) String() string {
 	}
 	return scheme + "://" + user + addrs[0] + tail
 }
-
-// isAnswer tells the answers of a Redis, errors among them, from none at all.
-func isAnswer(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer)
-}
