@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -112,7 +113,7 @@ func TestPassesUseFourFifthsTogetherAndALoneReadWaitsFiveSlotsAtMost(t *testing.
 func TestWithoutRedisEachReplicaIsAloneAndLosesNextToNoTime(t *testing.T) {
 	server := redistest.Start(t)
 	var log strings.Builder
-	rdb := templates.Connect(&redis.Options{Addr: server.Addr}) // as the program's
+	rdb := redisconn.NewSingle(&redis.Options{Addr: server.Addr}) // as the program's
 	defer func() { _ = rdb.Close() }()
 	l := newLimit(t, rdb, 1, 1, zerolog.New(&log))
 	await(l, "clinic", false)

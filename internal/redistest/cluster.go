@@ -70,7 +70,7 @@ func startCluster(t testing.TB, ca *CA, replicas int, args []string) *ClusterSet
 		})
 	}
 	c.Client = redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, DisableIdentity: true, TLSConfig: ca.client(), MaxRedirects: 10, ClusterStateReloadInterval: 100 * time.Millisecond,
+		Addrs: addrs, DisableIdentity: true, TLSConfig: ca.client(addrs[0]), MaxRedirects: 10, ClusterStateReloadInterval: 100 * time.Millisecond,
 	})
 	t.Cleanup(func() { _ = c.Client.Close() })
 	return c

@@ -80,18 +80,18 @@ func (ca *CA) listen(addr, mark string) []string {
 		return []string{mark + "port", port(addr)}
 	}
 	ca.t.Helper()
-	cert, key := ca.Issue("server")
+	cert, key := ca.Issue("server-" + port(addr))
 	return []string{mark + "port", "0", mark + "tls-port", port(addr), mark + "tls-replication", "yes", mark + "tls-cluster", "yes",
 		mark + "tls-ca-cert-file", ca.File, mark + "tls-cert-file", cert, mark + "tls-key-file", key}
 }
 
-// client is how the test's own client connects, nil without a CA.
-func (ca *CA) client() *tls.Config {
+// client is how the test's own client of a server connects, nil without a CA.
+func (ca *CA) client(addr string) *tls.Config {
 	if ca == nil {
 		return nil
 	}
 	ca.t.Helper()
-	pair, err := tls.LoadX509KeyPair(ca.Issue("test"))
+	pair, err := tls.LoadX509KeyPair(ca.Issue("test-of-" + port(addr)))
 	if err != nil {
 		ca.t.Fatal("reading a certificate:", err)
 	}
