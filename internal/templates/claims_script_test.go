@@ -15,6 +15,7 @@ import (
 
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -234,7 +235,7 @@ func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func TestWithoutFleetNotOneByteMoreIsSent(t *testing.T) {
 	server := redistest.Start(t)
 	everywhere := &sent{}
-	rdb := templates.Connect(&redis.Options{Addr: server.Addr})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: server.Addr})
 	defer func() { _ = rdb.Close() }()
 	keys, err := templates.ParseKeyFormat(defaultKeys)
 	if err != nil {

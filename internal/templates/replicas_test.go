@@ -14,6 +14,7 @@ import (
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/hospitals"
 	"alimtalk-syncer/internal/metrics"
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 	"alimtalk-syncer/internal/templates"
 )
@@ -47,7 +48,7 @@ func newReplica(t *testing.T, server *redistest.Server, user string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdb := templates.Connect(&redis.Options{Addr: r.proxy.Addr, Username: user, Password: user})
+	rdb := redisconn.NewSingle(&redis.Options{Addr: r.proxy.Addr, Username: user, Password: user})
 	r.cache = templates.NewCache(rdb, templates.CacheOptions{Keys: keys, TTL: time.Minute, FenceTTL: time.Minute,
 		Current: func(hospitals.Hospital) bool { return true }, Fleet: true})
 	r.reader = templates.NewReader(templates.ReaderOptions{Cache: r.cache, Source: r.surem, Metrics: r.figures, Log: zerolog.Nop(),
