@@ -283,7 +283,7 @@ func TestWithoutFleetNotOneByteMoreIsSent(t *testing.T) {
 		"get " + entryKey,
 		"evalsha ··· 2 " + entryKey + " " + fenceKey + " ··· 60000",
 		"eval ··· 2 " + entryKey + " " + fenceKey + " ··· ··· 3600000",
-		"eval ··· 1 alimtalk-syncer:hot: 3600000 H001",
+		"eval ··· 1 alimtalk-syncer:hot: 3660000 H001",
 		"get " + entryKey,
 	}
 	if !reflect.DeepEqual(got, want) {
