@@ -21,7 +21,7 @@ type logged struct {
 }
 
 // fieldMethods are zerolog's that take a key and a value.
-var fieldMethods = []string{"Str", "Strs", "Int", "Int64", "Uint64", "Float64", "Bool", "Dur", "Bytes", "Any", "Interface", "AnErr"}
+var fieldMethods = []string{"Str", "Strs", "Int", "Int64", "Uint64", "Float64", "Bool", "Dur", "Time", "Bytes", "Any", "Interface", "AnErr"}
 
 // add collects the literals of one file: what goes to Msg, what Event constants say, the keys.
 func (l logged) add(t *testing.T, path string) {

@@ -81,14 +81,14 @@ func (c *Claims) failingKey() string { return templates.OwnPrefix + "failing:" +
 
 // Tick is one pass's side of a tick.
 type Tick struct {
+	End    time.Time // when the next one falls: it tells ticks apart, on all replicas alike
 	claims *Claims
-	end    time.Time
 	token  string // the pass's own: what another pass of this process has read is read, too
 }
 
 // Tick returns a pass's side of the tick that ends when the next one falls. All passes of all
 // replicas that begin before that share it.
-func (c *Claims) Tick(end time.Time) *Tick { return &Tick{claims: c, end: end, token: rand.Text()} }
+func (c *Claims) Tick(end time.Time) *Tick { return &Tick{End: end, claims: c, token: rand.Text()} }
 
 // Claim is whose a sender key is in a tick.
 type Claim struct {
@@ -103,8 +103,8 @@ func (t *Tick) Claim(ctx context.Context, s hospitals.Sender) (Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	unit := Unit(s)
-	key := templates.OwnPrefix + "claim:" + t.claims.tag + ":" + strconv.FormatInt(t.end.Unix(), 10) + ":" + unit
-	life := time.Until(t.end) + grace
+	key := templates.OwnPrefix + "claim:" + t.claims.tag + ":" + strconv.FormatInt(t.End.Unix(), 10) + ":" + unit
+	life := time.Until(t.End) + grace
 	answer, err := claimScript.Run(ctx, t.claims.rdb, []string{key, t.claims.lookedKey(), t.claims.failingKey()},
 		t.token, life.Milliseconds(), unit, lookedLife.Milliseconds()).Int64Slice()
 	if err != nil {

@@ -70,7 +70,7 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 	close(turn)
 	workers.Wait()
 	reports = slices.DeleteFunc(reports, func(r Report) bool { return r.HospitalID == "" }) // not reached
-	s.account(trigger, planned, int(elsewhere.Load()), reports, began)
+	s.account(trigger, tick, planned, int(elsewhere.Load()), reports, began)
 	return reports
 }
 
@@ -93,7 +93,7 @@ func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital, reports []R
 }
 
 // account sums a pass up: one log line, the figures, and what the status page shows.
-func (s *Syncer) account(trigger string, planned, elsewhere int, reports []Report, began time.Time) {
+func (s *Syncer) account(trigger string, tick *fleet.Tick, planned, elsewhere int, reports []Report, began time.Time) {
 	type step struct{ from, to string }
 	var ok, listed, compared, skipped, bad, wrongType, changed int
 	steps := make(map[step]int)
@@ -116,7 +116,11 @@ func (s *Syncer) account(trigger string, planned, elsewhere int, reports []Repor
 		Elsewhere: elsewhere, NotReached: missed, Compared: compared, Invalidated: changed, MassChange: massChange,
 	}
 	s.mu.Unlock()
-	s.Log.Info().Str("trigger", trigger).Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("elsewhere", elsewhere).Int("not_reached", missed).
+	line := s.Log.Info().Str("trigger", trigger)
+	if tick != nil {
+		line.Time("tick", tick.End)
+	}
+	line.Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("elsewhere", elsewhere).Int("not_reached", missed).
 		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
 		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
 	if missed == 0 && (ok > 0 || len(reports) == 0) {
