@@ -18,8 +18,13 @@ func NewDebugServer(addr string, l zerolog.Logger) *http.Server {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	gate := newGate(nil, addr)
 	return &http.Server{
-		Handler:           newGate(nil, addr).guard(mux),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if gate.admits(w, r) {
+				mux.ServeHTTP(w, r)
+			}
+		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      5 * time.Minute, // the longest profile that can be asked for

@@ -44,30 +44,30 @@ var (
 	}}
 )
 
-// guard lets through to next who shows a token in one of the schemes. Without tokens it lets
-// through who names this machine: a web page that has its own name resolve to a loopback
-// address (DNS rebinding) cannot. What changes something must not come from another origin.
-func (g *gate) guard(next http.Handler, schemes ...scheme) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case len(g.tokens) > 0 && !g.admits(r, schemes):
-			for _, s := range schemes {
-				w.Header().Add("WWW-Authenticate", s.challenge)
-			}
-			problem{Status: http.StatusUnauthorized, Detail: "one of API_TOKENS is needed"}.write(w)
-		case len(g.tokens) == 0 && !g.isHere(r.Host):
-			problem{Status: http.StatusMisdirectedRequest,
-				Detail: "without API_TOKENS only requests for localhost, a loopback address or HTTP_ADDR's host are answered"}.write(w)
-		case g.origin.Check(r) != nil:
-			problem{Status: http.StatusForbidden, Detail: "cross-origin requests of browsers may change nothing"}.write(w)
-		default:
-			next.ServeHTTP(w, r)
+// admits reports whether a request may be answered, and else refuses it: it must show a token
+// in one of the schemes. Without tokens it must name this machine: a web page that has its own
+// name resolve to a loopback address (DNS rebinding) cannot. What changes something must not
+// come from another origin.
+func (g *gate) admits(w http.ResponseWriter, r *http.Request, schemes ...scheme) bool {
+	switch {
+	case len(g.tokens) > 0 && !g.knows(r, schemes):
+		for _, s := range schemes {
+			w.Header().Add("WWW-Authenticate", s.challenge)
 		}
-	})
+		problem{Status: http.StatusUnauthorized, Detail: "one of API_TOKENS is needed"}.write(w)
+	case len(g.tokens) == 0 && !g.isHere(r.Host):
+		problem{Status: http.StatusMisdirectedRequest,
+			Detail: "without API_TOKENS only requests for localhost, a loopback address or HTTP_ADDR's host are answered"}.write(w)
+	case g.origin.Check(r) != nil:
+		problem{Status: http.StatusForbidden, Detail: "cross-origin requests of browsers may change nothing"}.write(w)
+	default:
+		return true
+	}
+	return false
 }
 
-// admits compares in constant time, and with every token.
-func (g *gate) admits(r *http.Request, schemes []scheme) bool {
+// knows compares in constant time, and with every token.
+func (g *gate) knows(r *http.Request, schemes []scheme) bool {
 	found := 0
 	for _, s := range schemes {
 		token, ok := s.token(r)

@@ -139,6 +139,8 @@ func writeJSON(w http.ResponseWriter, contentType string, status int, v any) {
 func write(w http.ResponseWriter, contentType string, status int, body string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
+	if status != http.StatusOK { // which is understood, and for which the headers are not copied
+		w.WriteHeader(status)
+	}
 	_, _ = io.WriteString(w, body) // a client that has left, or a HEAD
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
 	"alimtalk-syncer/internal/hospitals"
@@ -74,42 +73,12 @@ const failuresLogged = 20
 func New(o Options) http.Handler {
 	o.Log = o.Log.Sample(zerolog.LevelSampler{WarnSampler: &zerolog.BurstSampler{Burst: failuresLogged, Period: time.Second}})
 	s := &server{Options: o, gate: newGate(o.Tokens, o.Addr)}
-
-	mux := http.NewServeMux() // one for all: a second one inside it would cost a hit as much again
-	v1 := func(pattern string, h http.Handler) { mux.Handle(pattern, s.gate.guard(h, bearer)) }
-	// {templateCode...}, because {templateCode} does not match the code "/", escaped as it is.
-	v1("/v1/hospitals/{hospitalId}/templates/{templateCode...}", lastSegment(methods{
-		http.MethodGet:    s.template(s.detail),
-		http.MethodDelete: s.template(s.forget),
-	}))
-	v1("/v1/hospitals/{hospitalId}/templates", methods{http.MethodGet: s.hospital(s.list)})
-	v1("/v1/hospitals/{hospitalId}/sync", methods{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
-		s.Looker.Reload()
-		s.hospital(s.sync)(w, r)
-	}})
-	if o.Status != nil {
-		v1("/v1/status", methods{http.MethodGet: o.Status.ServeHTTP})
-	}
-	v1("/v1", http.HandlerFunc(notFound))
-	v1("/v1/", http.HandlerFunc(notFound))
-
-	mux.Handle("/healthz", methods{http.MethodGet: s.healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
-	mux.Handle("/metrics", methods{http.MethodGet: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}).ServeHTTP})
-	if o.Page != nil {
-		mux.Handle("/{$}", s.gate.guard(methods{http.MethodGet: o.Page.ServeHTTP}, bearer, basic))
-	}
-	mux.HandleFunc("/", notFound)
-
+	to := s.routes()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := &tracked{ResponseWriter: w}
 		defer s.recover(t)
 		setDefaults(t.Header())
-		if r, ok := canonical(r); ok {
-			mux.ServeHTTP(t, r)
-		} else {
-			notFound(t, r)
-		}
+		s.route(t, r, to)
 	})
 }
 
@@ -140,35 +109,6 @@ func (l listenerFaults) Write(line []byte) (int, error) {
 		l.log.Warn().Str("error", strings.TrimSpace(fault)).Msg("connection not accepted")
 	}
 	return len(line), nil
-}
-
-// methods dispatches one path. HEAD is a GET whose body net/http leaves out.
-type methods map[string]http.HandlerFunc
-
-func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	if serve := m[method]; serve != nil {
-		serve(w, r)
-		return
-	}
-	var allow []string
-	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPost} {
-		if m[method] != nil {
-			allow = append(allow, method)
-		}
-	}
-	if m[http.MethodGet] != nil {
-		allow = append(allow, http.MethodHead)
-	}
-	w.Header().Set("Allow", strings.Join(allow, ", "))
-	problem{Status: http.StatusMethodNotAllowed, Detail: "this path does not know the method"}.write(w)
-}
-
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	problem{Status: http.StatusNotFound, Detail: "no such path"}.write(w)
 }
 
 // recover keeps a panic in its request: 500, or a cut connection when the answer had begun.

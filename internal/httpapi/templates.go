@@ -12,32 +12,47 @@ import (
 )
 
 // hospital finds the hospital that a path names.
-func (s *server) hospital(serve func(http.ResponseWriter, *http.Request, hospitals.Hospital)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		id := r.PathValue("hospitalId")
-		if !hospitals.ValidID(id) {
-			problem{Status: http.StatusBadRequest, Detail: "a hospital id is 1 to 64 of A-Z, a-z, 0-9, _ and -"}.write(w)
-			return
+func (s *server) hospital(serve func(http.ResponseWriter, *http.Request, hospitals.Hospital)) handler {
+	return func(w http.ResponseWriter, r *http.Request, at target) {
+		if h, ok := s.find(w, at.hospitalID); ok {
+			serve(w, r, h)
 		}
-		h, ok := s.Directory.Get(id)
-		if !ok {
-			problem{Status: http.StatusNotFound, Detail: "no such hospital"}.write(w)
-			return
-		}
-		serve(w, r, h)
 	}
 }
 
-// template finds the hospital and the template code that a path names.
-func (s *server) template(serve func(http.ResponseWriter, *http.Request, hospitals.Hospital, string)) http.HandlerFunc {
-	return s.hospital(func(w http.ResponseWriter, r *http.Request, h hospitals.Hospital) {
-		code := r.PathValue("templateCode")
-		if err := templates.CheckCode(code); err != nil {
+// find returns the hospital with an id, or answers why there is none.
+func (s *server) find(w http.ResponseWriter, id string) (h hospitals.Hospital, ok bool) {
+	if !hospitals.ValidID(id) {
+		problem{Status: http.StatusBadRequest, Detail: "a hospital id is 1 to 64 of A-Z, a-z, 0-9, _ and -"}.write(w)
+		return h, false
+	}
+	if h, ok = s.Directory.Get(id); !ok {
+		problem{Status: http.StatusNotFound, Detail: "no such hospital"}.write(w)
+	}
+	return h, ok
+}
+
+// template finds the hospital and checks the template code that a path names.
+func (s *server) template(serve func(http.ResponseWriter, *http.Request, hospitals.Hospital, string)) handler {
+	return func(w http.ResponseWriter, r *http.Request, at target) {
+		h, ok := s.find(w, at.hospitalID)
+		if !ok {
+			return
+		}
+		if err := templates.CheckCode(at.code); err != nil {
 			problem{Status: http.StatusBadRequest, Detail: err.Error()}.write(w)
 			return
 		}
-		serve(w, r, h, code)
-	})
+		serve(w, r, h, at.code)
+	}
+}
+
+// reloaded takes a changed HOSPITALS_FILE in first.
+func (s *server) reloaded(serve handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, at target) {
+		s.Looker.Reload()
+		serve(w, r, at)
+	}
 }
 
 // cacheStatus says, as RFC 9211 spells it, where an answer came from.
