@@ -149,46 +149,39 @@ func walkArray(s string, i, depth int) int {
 
 // walkText begins behind the opening quote and ends behind the closing one.
 func walkText(s string, i int) int {
-	for {
-		i = plainText(s, i)
-		if i >= len(s) {
-			return -1
-		}
-		switch s[i] {
-		case '"':
-			return i + 1
-		case '\\':
-			if i = walkEscape(s, i+1); i < 0 {
-				return -1
-			}
-		default:
-			return -1 // a control character
-		}
-	}
-}
-
-// plainText returns where the text that is neither quote, backslash nor control character ends.
-func plainText(s string, i int) int {
 	const (
 		ones  = 0x01_01_01_01_01_01_01_01
 		highs = 0x80 * ones
 	)
-	for ; i+8 <= len(s); i += 8 {
-		b := s[i : i+8] // little endian: the first byte is the lowest
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		quote, backslash := w^'"'*ones, w^'\\'*ones // zero bytes where they stand
-		// x-ones borrows into the high bit of a zero byte, w-' '*ones into that of a byte below
-		// a blank. Borrows reach the bytes above too, so only the lowest find is to be trusted.
-		found := ((quote-ones)&^quote | (backslash-ones)&^backslash | (w-' '*ones)&^w) & highs
-		if found != 0 {
-			return i + bits.TrailingZeros64(found)/8
+	for i < len(s) {
+		if i+8 <= len(s) {
+			b := s[i : i+8] // little endian: the first byte is the lowest
+			w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+				uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+			quote, backslash := w^'"'*ones, w^'\\'*ones // zero bytes where they stand
+			// x-ones borrows into the high bit of a zero byte, w-' '*ones into that of a byte below
+			// a blank. Borrows reach the bytes above too, so only the lowest find is to be trusted.
+			found := ((quote-ones)&^quote | (backslash-ones)&^backslash | (w-' '*ones)&^w) & highs
+			if found == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(found) / 8
+		}
+		switch c := s[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			if i = walkEscape(s, i+1); i < 0 {
+				return -1
+			}
+		case c < ' ':
+			return -1 // a control character
+		default:
+			i++
 		}
 	}
-	for i < len(s) && s[i] >= ' ' && s[i] != '"' && s[i] != '\\' {
-		i++
-	}
-	return i
+	return -1
 }
 
 // walkEscape begins behind the backslash.
