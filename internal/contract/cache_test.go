@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,7 +55,7 @@ func aStoreNeedsItsFence(t *testing.T, w *way) {
 	cache := w.cache(t)
 	for name, between := range map[string]func(id string){
 		"fenced": func(id string) {
-			if _, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1", "T2"}); err != nil {
+			if _, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1", "T2"}, new(bytes.Buffer)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -91,9 +92,11 @@ func fencesAndReadsTellEachKindOfEntry(t *testing.T, w *way) {
 	w.test.HSet(t.Context(), keys.Key("H1", "T0003"), "a", "b")
 	for name, read := range map[string]func() (map[string]templates.Entry, error){
 		"fenced": func() (map[string]templates.Entry, error) {
-			return cache.FenceAndRead(t.Context(), hospital("H1"), codes)
+			return cache.FenceAndRead(t.Context(), hospital("H1"), codes, new(bytes.Buffer))
 		},
-		"unfenced": func() (map[string]templates.Entry, error) { return cache.ReadAll(t.Context(), hospital("H1"), codes) },
+		"unfenced": func() (map[string]templates.Entry, error) {
+			return cache.ReadAll(t.Context(), hospital("H1"), codes, new(bytes.Buffer))
+		},
 	} {
 		entries, err := read()
 		if err != nil || len(entries) != len(codes) {
@@ -115,7 +118,7 @@ func onlyWhatWasSeenIsDeleted(t *testing.T, w *way) {
 	for _, code := range codes[:3] {
 		fill(t, cache, "H1", code, "REQUESTED")
 	}
-	seen, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes)
+	seen, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes, new(bytes.Buffer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +208,7 @@ func everything(t *testing.T, w *way, cache *templates.Cache) {
 		for _, code := range codes {
 			fill(t, cache, id, code, []string{"REQUESTED", "APPROVED"}[i%2])
 		}
-		seen, err := cache.FenceAndRead(t.Context(), hospital(id), codes)
+		seen, err := cache.FenceAndRead(t.Context(), hospital(id), codes, new(bytes.Buffer))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ func TestWhileASlotMovesHitsFencesAndReadsGoOn(t *testing.T) {
 			}
 		}
 		holds(hits, "hits")
-		entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes)
+		entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes, new(bytes.Buffer))
 		if err != nil {
 			t.Errorf("fence and read: %v", err)
 		}
@@ -59,7 +60,7 @@ func TestWhileASlotMovesHitsFencesAndReadsGoOn(t *testing.T) {
 	if stored, err := cache.Store(t.Context(), hospital("H1"), "T00", before.Token, document("T00", "REQUESTED")); stored || err != nil {
 		t.Errorf("with the fence of before it is stored: %t, %v", stored, err)
 	}
-	entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes)
+	entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes, new(bytes.Buffer))
 	if err != nil {
 		t.Errorf("on the new node: %v", err)
 	}
@@ -97,7 +98,7 @@ func TestWhileASlotMovesTheFenceStillComesFirst(t *testing.T) {
 		mu.Lock()
 		sent = nil
 		mu.Unlock()
-		if entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes); err != nil || entries["T1"].Kind != templates.Readable {
+		if entries, err := cache.FenceAndRead(t.Context(), hospital("H1"), codes, new(bytes.Buffer)); err != nil || entries["T1"].Kind != templates.Readable {
 			t.Errorf("%v, %v", entries, err)
 		}
 	})
@@ -142,7 +143,7 @@ func TestAClustersFailoverIsFollowed(t *testing.T) {
 	}
 	for id, dead := range there {
 		begun := time.Now()
-		_, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1"})
+		_, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1"}, new(bytes.Buffer))
 		if dead != (err != nil) && time.Since(begun) < time.Second { // slower: a replica may have taken over
 			t.Errorf("%s, on the dead node: %t: %v", id, dead, err)
 		}
@@ -150,7 +151,7 @@ func TestAClustersFailoverIsFollowed(t *testing.T) {
 	begun := time.Now()
 	for id := range there {
 		for {
-			_, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1"})
+			_, err := cache.FenceAndRead(t.Context(), hospital(id), []string{"T1"}, new(bytes.Buffer))
 			if err == nil {
 				break
 			}

@@ -36,7 +36,7 @@ func TestACommandWhoseReplyIsLostIsNotSentAgain(t *testing.T) {
 			everything(t, w, cache) // so that the scripts are known
 			fill(t, cache, "H1", "T0", "REQUESTED")
 			note := []templates.Correction{{HospitalID: "H1", Is: order.Holding{Hot: time.Now().Add(life).UnixMilli()}}}
-			seen, err := cache.FenceAndRead(t.Context(), hospital("H1"), []string{"T0"})
+			seen, err := cache.FenceAndRead(t.Context(), hospital("H1"), []string{"T0"}, new(bytes.Buffer))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,11 +56,11 @@ func TestACommandWhoseReplyIsLostIsNotSentAgain(t *testing.T) {
 				}},
 				{"note", "hot:", "zadd", func() error { return cache.Correct(t.Context(), note) }},
 				{"fence", "fence:", "del", func() error {
-					_, err := cache.FenceAndRead(t.Context(), hospital("H1"), []string{"T0"})
+					_, err := cache.FenceAndRead(t.Context(), hospital("H1"), []string{"T0"}, new(bytes.Buffer))
 					return err
 				}},
 				{"reads", "T0", "get", func() error {
-					_, err := cache.ReadAll(t.Context(), hospital("H1"), []string{"T0"})
+					_, err := cache.ReadAll(t.Context(), hospital("H1"), []string{"T0"}, new(bytes.Buffer))
 					return err
 				}},
 				{"delete", "T0", "evalsha", func() error {

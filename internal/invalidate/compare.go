@@ -1,6 +1,7 @@
 package invalidate
 
 import (
+	"bytes"
 	"time"
 
 	"alimtalk-syncer/internal/hospitals"
@@ -27,7 +28,9 @@ func (s *Syncer) apply(h hospitals.Hospital, trigger string, r *Reading) (Plan, 
 	if s.DryRun {
 		read = s.Cache.ReadAll
 	}
-	entries, err := read(s.life, h, Codes(r.List.Summaries, policy))
+	buffer := s.buffers.Get().(*bytes.Buffer) //nolint:errcheck,forcetypeassert // nothing else is put there
+	defer s.buffers.Put(buffer)
+	entries, err := read(s.life, h, Codes(r.List.Summaries, policy), buffer)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -1,6 +1,7 @@
 package invalidate
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -78,6 +79,7 @@ type Syncer struct {
 	running  sync.WaitGroup // readings
 	progress progress
 	began    time.Time // the process, as it were
+	buffers  sync.Pool // of *bytes.Buffer, for a hospital's entries
 
 	verifying *flight.Group[hospitals.Hospital, bool] // looks that readers wait for
 
@@ -101,7 +103,7 @@ type Syncer struct {
 func New(o Options) *Syncer {
 	life, kill := context.WithCancel(context.Background())
 	return &Syncer{
-		Options: o, life: life, kill: kill, began: time.Now(),
+		Options: o, life: life, kill: kill, began: time.Now(), buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		verifying: flight.New[hospitals.Hospital, bool](flight.Options{LoaderTimeout: o.VerifyWithin}),
 		desk:      make(map[hospitals.Sender]*reading), past: history{standings: make(map[string]standing)},
 		known: make(map[string]order.Holding), found: make(map[string]order.Found), paces: make(map[string]order.Pace),

@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"sync"
@@ -137,7 +138,7 @@ func TestARefusedStoreIsLoadedAnewByThoseWhoWait(t *testing.T) {
 	second := replicas[1].read()
 	replicas[1].waits()
 	replicas[1].surem.set(func() { replicas[1].surem.status = "APPROVED" })
-	if _, err := replicas[1].cache.FenceAndRead(t.Context(), replicas[1].h, []string{"T1"}); err != nil {
+	if _, err := replicas[1].cache.FenceAndRead(t.Context(), replicas[1].h, []string{"T1"}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
 	let()
@@ -159,7 +160,7 @@ func TestALoadThatWasFrozenTouchesNoOtherClaim(t *testing.T) {
 	cut := func(string) redistest.Fault { return redistest.Cut }
 	frozen.fault.Store(&cut)
 	eventually(t, "the claim runs out", func() bool { return len(loadClaims(t, server)) == 0 })
-	if _, err := taker.cache.FenceAndRead(t.Context(), taker.h, []string{"T1"}); err != nil {
+	if _, err := taker.cache.FenceAndRead(t.Context(), taker.h, []string{"T1"}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
 	taker.surem.set(func() { taker.surem.status = "APPROVED" })

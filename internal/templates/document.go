@@ -54,7 +54,7 @@ func readEntry(value string, now time.Time) Entry {
 	if !ok || top.statuses != 1 || status.Type != gjson.String || Status(status.Str).State() == "" {
 		return e
 	}
-	e.Kind, e.Doc = Readable, Document{Raw: raw, Status: Status(status.Str)}
+	e.Kind, e.Doc = Readable, Document{Raw: raw, Status: spelled(status.Str)}
 	return e
 }
 

@@ -1,13 +1,16 @@
 package templates_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -360,15 +363,31 @@ func (p *process) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 			return err
 		}
 		err := next(ctx, cmds)
+		var replies []byte
 		for _, cmd := range cmds {
-			if get, ok := cmd.(*redis.StringCmd); ok && get.Err() == nil {
+			get, ok := cmd.(*redis.RawWriteToCmd)
+			if !ok || get.Err() != nil {
+				continue
+			}
+			if replies == nil {
+				replies = bufferOf(get).Bytes()
+			}
+			header, value, _ := bytes.Cut(replies[:get.Val()], []byte("\r\n"))
+			replies = replies[get.Val():]
+			if header[0] == '$' && header[1] != '-' {
 				key, _ := get.Args()[1].(string)
 				code := strings.TrimPrefix(key, p.history.keys.Key(p.history.hospital.ID, ""))
-				p.history.note(func() { p.passing.Load().saw[code] = get.Val() })
+				p.history.note(func() { p.passing.Load().saw[code] = strings.TrimSuffix(string(value), "\r\n") })
 			}
 		}
 		return err
 	}
+}
+
+// bufferOf is where a command's reply goes, which go-redis does not show.
+func bufferOf(cmd *redis.RawWriteToCmd) *bytes.Buffer {
+	field := reflect.ValueOf(cmd).Elem().FieldByName("w")
+	return (*(*io.Writer)(field.Addr().UnsafePointer())).(*bytes.Buffer)
 }
 
 // stands notes that a document stands in Redis, if value is one.

@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -169,7 +170,7 @@ func TestReaderAfterAPassNeverGetsAnOlderLoad(t *testing.T) {
 	before := read()
 	<-asked // it has the old document in hand
 	s.surem.set(func() { s.surem.status, s.surem.hold = "APPROVED", nil })
-	if _, err := s.cache.FenceAndRead(t.Context(), s.h, []string{"T1"}); err != nil {
+	if _, err := s.cache.FenceAndRead(t.Context(), s.h, []string{"T1"}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
 	after := read()
@@ -190,7 +191,7 @@ func TestReaderAfterAPassNeverGetsAnOlderLoad(t *testing.T) {
 
 func TestStoreIsRefusedWithoutTheFence(t *testing.T) {
 	for name, lose := range map[string]func(*setup){
-		"fenced by a pass": func(s *setup) { _, _ = s.cache.FenceAndRead(context.Background(), s.h, nil) },
+		"fenced by a pass": func(s *setup) { _, _ = s.cache.FenceAndRead(context.Background(), s.h, nil, new(bytes.Buffer)) },
 		"flushed":          func(s *setup) { s.redis.Client.FlushAll(context.Background()) },
 		"made anew":        func(s *setup) { s.redis.Client.Set(context.Background(), fenceKey, "another", time.Minute) },
 		"forgotten":        func(s *setup) { _ = s.reader.Forget(context.Background(), s.h, "T1") },
@@ -232,7 +233,7 @@ func TestDeleteIfSparesWhatWasWrittenSince(t *testing.T) {
 	s := newSetup(t, nil)
 	old := document("T1", "REQUESTED").Raw
 	s.redis.Client.Set(t.Context(), entryKey, old, 0)
-	seen, err := s.cache.FenceAndRead(t.Context(), s.h, []string{"T1"})
+	seen, err := s.cache.FenceAndRead(t.Context(), s.h, []string{"T1"}, new(bytes.Buffer))
 	if err != nil {
 		t.Fatal(err)
 	}

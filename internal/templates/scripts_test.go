@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -223,7 +224,7 @@ func TestWhatIsRepeatedAfterALostReplyLeavesWhatAnAnswerLeaves(t *testing.T) {
 			return err
 		}, contents{doc.Raw, "*"}},
 		"fence": {contents{stale, "looked"}, func(map[string]templates.Entry) error {
-			_, err := cache.FenceAndRead(ctx, h, []string{"T1"})
+			_, err := cache.FenceAndRead(ctx, h, []string{"T1"}, new(bytes.Buffer))
 			return err
 		}, contents{stale, ""}},
 		"forget": {contents{stale, "looked"}, func(map[string]templates.Entry) error {
@@ -236,7 +237,7 @@ func TestWhatIsRepeatedAfterALostReplyLeavesWhatAnAnswerLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lay(t, server.Client, c.before.entry, c.before.fence)
-			seen, err := direct.ReadAll(ctx, h, []string{"T1"})
+			seen, err := direct.ReadAll(ctx, h, []string{"T1"}, new(bytes.Buffer))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,7 +306,7 @@ func everything(ctx context.Context, cache *templates.Cache, h hospitals.Hospita
 			return fmt.Errorf("stored %v: %w", ok, err)
 		}
 	}
-	seen, err := cache.FenceAndRead(ctx, h, codes)
+	seen, err := cache.FenceAndRead(ctx, h, codes, new(bytes.Buffer))
 	if err != nil {
 		return err
 	}
@@ -329,7 +330,7 @@ func work(ctx context.Context, cache *templates.Cache, h hospitals.Hospital) {
 		_, _ = cache.Store(ctx, h, "T1", looked.Token, templates.Document{Raw: `{"inspectionStatus":"REQ"}`})
 	}
 	if rand.IntN(4) == 0 {
-		seen, _ := cache.FenceAndRead(ctx, h, []string{"T1"})
+		seen, _ := cache.FenceAndRead(ctx, h, []string{"T1"}, new(bytes.Buffer))
 		_, _ = cache.DeleteIf(ctx, h, []string{"T1"}, seen)
 	}
 	if rand.IntN(8) == 0 {

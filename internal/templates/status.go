@@ -31,6 +31,14 @@ var words = map[string]State{
 // Status is an inspectionStatus as it was spelled. The zero Status means that there is none.
 type Status string
 
+// spelled returns a Status that outlives the document it is read from.
+func spelled(s string) Status {
+	if state := words[s]; string(state) == s {
+		return Status(state)
+	}
+	return Status(strings.Clone(s))
+}
+
 // State folds the spelling: known words in any case, blanks around them ignored, become
 // their state; a word nobody knows is compared exactly as it is written; blanks alone are
 // no state, "".

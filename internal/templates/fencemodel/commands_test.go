@@ -86,7 +86,7 @@ func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 		"Get":        commands["get"],
 		"look":       {"look.lua"},
 		"Store":      {"store.lua"},
-		"readPart":   slices.Concat(commands["fence"], commands["fence"], commands["read"]), // in a Cluster on its own
+		"readPart":   slices.Concat(commands["fence"], commands["fence"], commands["read"], commands["read"]), // in a Cluster on their own
 		"deletePart": {"delete_if.lua"},
 		"Forget":     {"forget.lua"},
 		"Ping":       slices.Concat(commands["ping"], commands["ping"]), // in a Cluster to each primary
@@ -167,8 +167,10 @@ func goCommands(t *testing.T, path string) map[string][]string {
 			command := ""
 			if script, ok := strings.CutSuffix(text(method.X), "Script"); ok {
 				command = scriptFile(script)
-			} else if _, ok := client.MethodByName(method.Sel.Name); ok {
-				command = strings.ToUpper(method.Sel.Name)
+			} else if _, ok := client.MethodByName(method.Sel.Name); ok || method.Sel.Name == "NewRawWriteToCmd" {
+				if command = strings.ToUpper(method.Sel.Name); !ok {
+					command = strings.ToUpper(strings.Trim(text(call.Args[2]), `"`))
+				}
 				switch args := text(call); {
 				case strings.Contains(args, ".FenceKey("):
 					command += " fence"
