@@ -220,7 +220,7 @@ func TestAllocations(t *testing.T) {
 	w.fill(t)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080/v1/hospitals/"+hospitalID(1)+"/templates/"+code(1), http.NoBody)
 	out := &sink{header: http.Header{}}
-	allocates(t, "a hit in the handlers", 23, func() {
+	allocates(t, "a hit in the handlers", 30, func() {
 		clear(out.header)
 		out.status = 0
 		w.handler.ServeHTTP(out, r)

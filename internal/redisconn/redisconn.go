@@ -7,6 +7,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,9 @@ const (
 	// maxRedirects is how often a command of a Cluster goes where the answer (MOVED, ASK,
 	// TRYAGAIN, READONLY) sends it. Such an answer means that it was not executed.
 	maxRedirects = 3
+	// protocol is RESP's version. Of the third nothing is used here, and go-redis looks for
+	// messages before each of its replies.
+	protocol = 2
 )
 
 // Mode is the kind of a Redis.
@@ -64,6 +68,7 @@ func NewSingle(o *redis.Options) *redis.Client {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
+	o.Protocol = cmp.Or(o.Protocol, protocol)
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o)
@@ -75,6 +80,7 @@ func NewSentinel(o *redis.FailoverOptions) *redis.Client {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
+	o.Protocol = cmp.Or(o.Protocol, protocol)
 	o.DisableIdentity = true
 	rdb := redis.NewFailoverClient(o)
 	rdb.AddHook(sentinels{o.MasterName})
@@ -87,6 +93,7 @@ func NewCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
+	o.Protocol = cmp.Or(o.Protocol, protocol)
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.MaxRedirects = maxRedirects

@@ -65,13 +65,14 @@ type CacheOptions struct {
 type Cache struct {
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // rdb, where it is one
+	gets    gets
 	CacheOptions
 }
 
 // NewCache returns the cache on rdb, which package redisconn has made.
 func NewCache(rdb redis.UniversalClient, o CacheOptions) *Cache {
 	cluster, _ := rdb.(*redis.ClusterClient)
-	return &Cache{rdb: rdb, cluster: cluster, CacheOptions: o}
+	return &Cache{rdb: rdb, cluster: cluster, gets: gets{rdb: rdb}, CacheOptions: o}
 }
 
 // Ping reports whether Redis answers, in a Cluster every primary of it, within readTimeout.
@@ -88,9 +89,11 @@ func (c *Cache) Ping(ctx context.Context) error {
 
 // Get reads one entry: the first look of a read.
 func (c *Cache) Get(ctx context.Context, h hospitals.Hospital, code string) (Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return entryOf(c.rdb.Get(ctx, c.Keys.Key(h.ID, code)))
+	get, err := c.gets.get(ctx, c.Keys.Key(h.ID, code))
+	if err != nil {
+		return Entry{}, err
+	}
+	return entryOf(get)
 }
 
 // entryOf reads the answer of a GET.

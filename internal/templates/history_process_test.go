@@ -309,7 +309,7 @@ func (p *process) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook implements redis.Hook: it notes which documents stand in Redis, and looks. Some
+// ProcessHook implements redis.Hook: it notes looks, and which documents they find. Some
 // commands leave late and some replies are held back.
 func (p *process) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -317,41 +317,49 @@ func (p *process) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		p.dawdle(ctx)
 		defer p.dawdle(ctx)
 		err := next(ctx, cmd)
-		switch cmd := cmd.(type) {
-		case *redis.StringCmd: // get
-			h.stands(cmd.Val())
-		case *redis.Cmd: // a script
-			args := cmd.Args()
-			if args[1] == h.lookHash {
-				key, _ := args[3].(string)
-				code := strings.TrimPrefix(key, h.keys.Key(h.hospital.ID, ""))
-				h.note(func() {
-					if h.fleet {
-						load := args[8] // entry, fence, claim, the fence's token and life, load
-						if h.loads[load] {
-							return // it looks again, no run begins
-						}
-						h.loads[load] = true
+		script, ok := cmd.(*redis.Cmd)
+		if !ok {
+			return err
+		}
+		args := script.Args()
+		if args[1] == h.lookHash {
+			key, _ := args[3].(string)
+			code := strings.TrimPrefix(key, h.keys.Key(h.hospital.ID, ""))
+			h.note(func() {
+				if h.fleet {
+					load := args[8] // entry, fence, claim, the fence's token and life, load
+					if h.loads[load] {
+						return // it looks again, no run begins
 					}
-					h.looks = append(h.looks, lookOf{p.number, code, at})
-				})
-			}
-			switch answer := cmd.Val().(type) {
-			case []any: // look
-				if len(answer) == 2 && answer[0] == "entry" {
-					value, _ := answer[1].(string)
-					h.stands(value)
+					h.loads[load] = true
 				}
-			}
+				h.looks = append(h.looks, lookOf{p.number, code, at})
+			})
+		}
+		if answer, ok := script.Val().([]any); ok && len(answer) == 2 && answer[0] == "entry" { // look
+			value, _ := answer[1].(string)
+			h.stands(value)
 		}
 		return err
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook: it notes what a pass reads after its fence, and
-// what a load has stored. Stores leave late, and their replies are held back, now and then.
+// ProcessPipelineHook implements redis.Hook: it notes what readers find, what a pass reads after
+// its fence, and what a load has stored. Reads and stores leave late, and their replies are held
+// back, now and then.
 func (p *process) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if _, ok := cmds[0].(*redis.StringCmd); ok { // gets
+			p.dawdle(ctx)
+			defer p.dawdle(ctx)
+			err := next(ctx, cmds)
+			for _, cmd := range cmds {
+				if get, ok := cmd.(*redis.StringCmd); ok {
+					p.history.stands(get.Val())
+				}
+			}
+			return err
+		}
 		if store, ok := cmds[0].(*redis.Cmd); ok {
 			p.dawdle(ctx)
 			defer p.dawdle(ctx)

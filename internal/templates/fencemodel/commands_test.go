@@ -83,7 +83,7 @@ func luaCommands(t *testing.T, name, source string) []string {
 
 func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 	want := map[string][]string{ // by function of package templates
-		"Get":        commands["get"],
+		"send":       {"GET"}, // of readers, commands["get"]: Cache.Get hands it entries' keys only
 		"look":       {"look.lua"},
 		"Store":      {"store.lua"},
 		"readPart":   slices.Concat(commands["fence"], commands["fence"], commands["read"], commands["read"]), // in a Cluster on their own
