@@ -179,7 +179,9 @@ func (d *Directory) take(l *list) {
 	if now := d.now.Load(); now != nil {
 		old = now.records
 	}
-	next := &snapshot{records: make(map[string]*record, len(l.hospitals)), secrets: l.secrets}
+	next := &snapshot{
+		all: make([]Hospital, 0, len(l.hospitals)), records: make(map[string]*record, len(l.hospitals)), secrets: l.secrets,
+	}
 	for _, h := range l.hospitals {
 		before := old[h.ID]
 		if before == nil {
