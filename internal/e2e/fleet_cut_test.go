@@ -188,7 +188,7 @@ func TestAReplicaCutOffFromRedisHurtsNeitherItsReadersNorTheOthers(t *testing.T)
 			f.stop()
 			k := f.ledger(lonely)
 			k.whole(t)
-			k.cut[tickOf(cut, f.every)] = true // what it had claimed is the others' by the next tick
+			k.cut[tickOf(cut, f.every)] = []*life{lonely} // what it had claimed is the others' by the next tick
 			t.Logf("%d readings were lost to the cut", k.judge(t))
 		})
 	}

@@ -115,7 +115,7 @@ func TestAThawedReplicaReleasesNobodyElsesClaim(t *testing.T) {
 // state changes on, and the others' passes and reads have made a newer entry.
 func TestAFrozenReplicasLatePassHarmsNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3, time.Second)
+	f := newFleet(t, 2, time.Second) // both are held, so that no command is under way
 	changed, agreeing := "H001", "H002"
 	old := template{code: "T1", status: "REQUESTED", version: "old"}
 	f.offer(changed, v1)

@@ -78,7 +78,7 @@ type ledger struct {
 	ids   []string
 	ticks []time.Time                  // that had all replicas from their beginning to their end
 	reads map[time.Time]map[string]int // by tick and hospital
-	cut   map[time.Time]bool           // ticks that a kill may have cost
+	cut   map[time.Time][]*life        // who, killed, may have taken claims of a tick along
 	slow  map[time.Time]bool           // ticks too short for this machine: a replica did not come to their end
 	share map[int]int                  // summary calls by replica
 }
@@ -87,7 +87,7 @@ type ledger struct {
 // is not this machine's fault.
 func (f *fleet) ledger(deaf ...*life) ledger {
 	f.t.Helper()
-	k := ledger{ids: f.ids, reads: map[time.Time]map[string]int{}, cut: map[time.Time]bool{}, slow: map[time.Time]bool{}, share: map[int]int{}}
+	k := ledger{ids: f.ids, reads: map[time.Time]map[string]int{}, cut: map[time.Time][]*life{}, slow: map[time.Time]bool{}, share: map[int]int{}}
 	ofSender := map[string]string{}
 	for _, id := range f.ids {
 		ofSender[senderKey(id)] = id
@@ -116,7 +116,7 @@ func (f *fleet) ledger(deaf ...*life) ledger {
 			last = end
 		}
 		for ; !broken.After(tickOf(l.killed.Add(l.ahead), f.every)); broken = broken.Add(f.every) {
-			k.cut[broken] = true
+			k.cut[broken] = append(k.cut[broken], l)
 		}
 	}
 	for tick := first; tick.Before(tickOf(last, f.every)); tick = tick.Add(f.every) {
@@ -161,21 +161,26 @@ func (k ledger) judge(t testing.TB) (missed int) {
 	for _, tick := range slices.SortedFunc(maps.Keys(k.reads), time.Time.Compare) {
 		for id, n := range k.reads[tick] {
 			if n > 1 {
-				t.Errorf("%s was read %d times in the tick of %s", id, n, clock(tick))
+				t.Errorf("%s was read %d times in the tick until %s", id, n, clock(tick))
 			}
 		}
 	}
-	for i, tick := range k.ticks {
-		for _, id := range k.ids {
-			switch {
-			case k.reads[tick][id] > 0 || k.slow[tick]:
-			case !k.cut[tick]:
-				t.Errorf("%s was not read in the tick of %s", id, clock(tick))
-			case i > 0 && k.reads[k.ticks[i-1]][id] == 0 && !k.slow[k.ticks[i-1]]:
-				t.Errorf("%s was not read in the tick of %s, nor in the one before", id, clock(tick))
-			default:
-				missed++
+	for _, id := range k.ids {
+		var culprits []*life // of the tick before, when that was missed
+		for _, tick := range k.ticks {
+			if k.reads[tick][id] > 0 || k.slow[tick] {
+				culprits = nil
+				continue
 			}
+			missed++
+			suspects := k.cut[tick]
+			switch {
+			case len(suspects) == 0:
+				t.Errorf("%s was not read in the tick until %s", id, clock(tick))
+			case len(suspects) == 1 && slices.Equal(culprits, suspects):
+				t.Errorf("%s was not read in the tick until %s nor in the one before, and one replica was killed", id, clock(tick))
+			}
+			culprits = suspects
 		}
 	}
 	return missed
