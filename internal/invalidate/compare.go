@@ -28,7 +28,7 @@ func (s *Syncer) apply(h hospitals.Hospital, trigger string, r *Reading) (Plan, 
 	if s.DryRun {
 		read = s.Cache.ReadAll
 	}
-	buffer := s.buffers.Get().(*bytes.Buffer) //nolint:errcheck,forcetypeassert // nothing else is put there
+	buffer := s.buffers.Get().(*bytes.Buffer) // nothing else is put there
 	defer s.buffers.Put(buffer)
 	entries, err := read(s.life, h, Codes(r.List.Summaries, policy), buffer)
 	if err != nil {
