@@ -125,6 +125,12 @@ func TestLoadsGoOnWithoutAClaim(t *testing.T) {
 			server := redistest.Start(t)
 			c.spoil(t, server)
 			replicas := []*replica{newReplica(t, server, c.user), newReplica(t, server, c.user)}
+			if name == "Redis is full" {
+				look, err := replicas[0].cache.LookAndClaim(t.Context(), replicas[0].h, "T1", "load")
+				if err != nil || look.Token != "looked" || look.Claimed || look.NoClaim == nil {
+					t.Errorf("a look: %+v, %v", look, err)
+				}
+			}
 			var lets []func()
 			var reads []<-chan readResult
 			both := 2

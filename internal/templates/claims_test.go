@@ -2,12 +2,15 @@ package templates_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"alimtalk-syncer/internal/flight"
 	"alimtalk-syncer/internal/redistest"
@@ -145,6 +148,61 @@ func TestARefusedStoreIsLoadedAnewByThoseWhoWait(t *testing.T) {
 	(<-first).is(t, "who came before the pass and loads", templates.Missed, "REQUESTED")
 	(<-second).is(t, "who waits", templates.Stored, "APPROVED")
 	released(t, server)
+}
+
+// heldEntry holds back, once, the reply of a look that has found an entry.
+type heldEntry struct {
+	trips // for the other hooks
+	once  sync.Once
+	found chan struct{} // closed when there is one
+	let   chan struct{} // it is held until this is closed
+}
+
+func (e *heldEntry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if look, ok := cmd.(*redis.Cmd); ok {
+			if answer, ok := look.Val().([]any); ok && answer[0] == "entry" {
+				e.once.Do(func() {
+					close(e.found)
+					<-e.let
+				})
+			}
+		}
+		return err
+	}
+}
+
+// What another replica has stored may be deleted by a pass while it is on its way to those who
+// waited. Who comes after that pass must not get it.
+func TestAnEntryThatWasWaitedForIsForThoseWhoCameBeforeTheLook(t *testing.T) {
+	t.Parallel()
+	_, replicas := newFleet(t, 2)
+	loads, waits := replicas[0], replicas[1]
+	held := &heldEntry{found: make(chan struct{}), let: make(chan struct{})}
+	waits.rdb.AddHook(held)
+	asked, let := loads.hold()
+	first := loads.read()
+	await(t, asked)
+	before := waits.read()
+	waits.waits()
+	let()
+	(<-first).is(t, "who loads", templates.Stored, "REQUESTED")
+	await(t, held.found)
+
+	waits.surem.set(func() { waits.surem.status = "APPROVED" })
+	seen, err := loads.cache.FenceAndRead(t.Context(), loads.h, []string{"T1"}, new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deleted, err := loads.cache.DeleteIf(t.Context(), loads.h, []string{"T1"}, seen); err != nil || !deleted["T1"] {
+		t.Fatal(deleted, err)
+	}
+	after := waits.read()
+	eventually(t, "it joins", func() bool { return waits.reader.Stats().Waiters == 2 })
+	close(held.let)
+	(<-before).is(t, "who came before the pass", templates.Collapsed, "REQUESTED")
+	(<-after).is(t, "who came after the pass", templates.Collapsed, "APPROVED")
 }
 
 // A replica that was frozen, here cut off from Redis, for longer than its claim lived must

@@ -29,6 +29,7 @@ type replica struct {
 	proxy   *redistest.Proxy
 	fault   atomic.Pointer[func(request string) redistest.Fault]
 	surem   *sureM
+	rdb     redis.UniversalClient
 	cache   *templates.Cache
 	reader  *templates.Reader
 	figures *metrics.Metrics
@@ -49,6 +50,7 @@ func newReplica(t *testing.T, server *redistest.Server, user string) *replica {
 		t.Fatal(err)
 	}
 	rdb := redisconn.NewSingle(&redis.Options{Addr: r.proxy.Addr, Username: user, Password: user})
+	r.rdb = rdb
 	r.cache = templates.NewCache(rdb, templates.CacheOptions{Keys: keys, TTL: time.Minute, FenceTTL: time.Minute,
 		Current: func(hospitals.Hospital) bool { return true }, Fleet: true})
 	r.reader = templates.NewReader(templates.ReaderOptions{Cache: r.cache, Source: r.surem, Metrics: r.figures, Log: zerolog.Nop(),
