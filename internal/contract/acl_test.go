@@ -49,6 +49,7 @@ func TestTheACLAllowsWhatIsSentAndNothingElse(t *testing.T) {
 			ran := w.ran(t, func() {
 				cache := w.cache(t)
 				everything(t, w, cache)
+				fleets(t, w)
 				if w.cluster != nil {
 					slot := w.cluster.Slot(keys.FenceKey("H0"))
 					w.cluster.Move(slot, w.cluster.Others(slot)[0], func() {

@@ -170,6 +170,7 @@ func holdingsAreNotedAndCorrected(t *testing.T, w *way) {
 func everyKeyIsOneOfOursAndHasALife(t *testing.T, w *way) {
 	cache := w.cache(t)
 	everything(t, w, cache)
+	fleets(t, w)
 	seen := 0
 	w.primaries(t, func(node *redistest.Server) {
 		for db := range 4 {

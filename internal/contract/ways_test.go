@@ -138,6 +138,10 @@ var cases = map[string]func(t *testing.T, w *way){
 	"Forget deletes any string":                           forgetDeletesAnyString,
 	"Holdings are noted and corrected":                    holdingsAreNotedAndCorrected,
 	"Every key is one of ours and has a life":             everyKeyIsOneOfOursAndHasALife,
+	"A tick is claimed once":                              aTickIsClaimedOnce,
+	"The limit is shared":                                 theLimitIsShared,
+	"A load's claim is renewed, released and runs out":    aLoadsClaimIsRenewedReleasedAndRunsOut,
+	"Misses on two replicas are one load":                 missesOnTwoReplicasAreOneLoad,
 }
 
 func TestContract(t *testing.T) {
