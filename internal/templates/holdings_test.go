@@ -158,7 +158,7 @@ func TestCorrectionsTakeOneRoundTripAndSpareWhatIsNewer(t *testing.T) {
 		s.fill(t, id, "T1", "REQUESTED")
 	}
 	read := s.known(t)
-	for time.Now().UnixMilli() <= read["H002"].Hot-time.Hour.Milliseconds() { // so that the next note is another
+	for time.Now().UnixMilli() <= read["H002"].Hot-(time.Hour+time.Minute).Milliseconds() { // so that the next note is another
 		time.Sleep(time.Millisecond)
 	}
 	s.fill(t, "H002", "T2", "REQUESTED") // since it was read
