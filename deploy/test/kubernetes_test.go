@@ -3,6 +3,8 @@ package test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"alimtalk-syncer/internal/redistest"
 )
 
 // cluster is what a kustomization would make.
@@ -34,13 +38,19 @@ type cluster struct {
 	monitors    map[string]monitoring.ServiceMonitor
 }
 
-// kustomize builds deploy/kubernetes/example with changes to its kustomization, and decodes
-// every resource into its type; a field that the type does not have fails the test.
-func kustomize(t *testing.T, changes ...string) cluster {
+// kustomize builds deploy/kubernetes/example with these files in it and changes to its
+// kustomization, and decodes every resource into its type; a field that the type does not have
+// fails the test.
+func kustomize(t *testing.T, files map[string]string, changes ...string) cluster {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(deploy, "kubernetes"))); err != nil {
 		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, "example", name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	path := filepath.Join(dir, "example", "kustomization.yaml")
 	b, err := os.ReadFile(path)
@@ -112,7 +122,7 @@ const name = "alimtalk-syncer"
 
 func TestDeploymentIsWhatKubernetesTakes(t *testing.T) {
 	t.Parallel()
-	c := kustomize(t, "#components:", "components:", "#  - ../components", "  - ../components")
+	c := kustomize(t, nil, "#components:", "components:", "#  - ../components/servicemonitor", "  - ../components/servicemonitor")
 	d, found := c.deployments[name]
 	if !found {
 		t.Fatal("no Deployment")
@@ -120,6 +130,9 @@ func TestDeploymentIsWhatKubernetesTakes(t *testing.T) {
 	container := checkPod(t, c, d.Spec.Template.Spec)
 	env := checkPodSettings(t, c, container)
 
+	if *d.Spec.Replicas < 2 || env["FLEET"] != "true" {
+		t.Errorf("%d replicas, FLEET=%s", *d.Spec.Replicas, env["FLEET"])
+	}
 	delay, grace := duration(t, env["SHUTDOWN_DELAY"]), duration(t, env["SHUTDOWN_GRACE"])
 	if wait := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second; wait <= delay+grace {
 		t.Errorf("it is killed after %v, while it may take %v", wait, delay+grace)
@@ -163,14 +176,16 @@ func TestDeploymentIsWhatKubernetesTakes(t *testing.T) {
 
 func TestCronJobIsWhatKubernetesTakes(t *testing.T) {
 	t.Parallel()
-	c := kustomize(t, "- ../base # or ../cronjob", "- ../cronjob")
+	c := kustomize(t, nil, "- ../base # or ../cronjob", "- ../cronjob")
 	if len(c.deployments) != 0 || len(c.services) != 0 {
 		t.Error("the daemon is there too")
 	}
 	job := c.cronJobs[name].Spec
 	pod := job.JobTemplate.Spec.Template
 	container := checkPod(t, c, pod.Spec)
-	checkPodSettings(t, c, container)
+	if env := checkPodSettings(t, c, container); env["FLEET"] != "" {
+		t.Error("FLEET is not for it")
+	}
 	if container.Args[0] != "sync" || job.ConcurrencyPolicy != batch.ForbidConcurrent || pod.Spec.RestartPolicy != core.RestartPolicyNever {
 		t.Errorf("%v, %s, %s", container.Args, job.ConcurrencyPolicy, pod.Spec.RestartPolicy)
 	}
@@ -180,6 +195,61 @@ func TestCronJobIsWhatKubernetesTakes(t *testing.T) {
 	s, err := meta.LabelSelectorAsSelector(ptr(c.policies[name].Spec.PodSelector))
 	if err != nil || s.Empty() || !s.Matches(labels.Set(pod.Labels)) {
 		t.Error("the NetworkPolicy is for other pods")
+	}
+}
+
+// TestRedisOfAnyKindIsReachedByTLS: the component, what its head says of the settings, and the
+// network policies.
+func TestRedisOfAnyKindIsReachedByTLS(t *testing.T) {
+	t.Parallel()
+	ca := redistest.NewCA(t)
+	cert, key := ca.Issue("syncer")
+	files := make(map[string]string)
+	for name, path := range map[string]string{"ca.crt": ca.File, "tls.crt": cert, "tls.key": key} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(b)
+	}
+	said := regexp.MustCompile(`(?m)^#   (REDIS_[A-Z]+_FILE=.*\n)`).FindAllStringSubmatch(read(t, "kubernetes/components/redis-tls/kustomization.yaml"), -1)
+	if len(said) != 3 {
+		t.Fatalf("the component's head says %v", said)
+	}
+	for mode, url := range map[string]string{
+		"single":   "rediss://redis:6379/0",
+		"sentinel": "rediss://redis:26379/0?master_name=mymaster",
+		"cluster":  "rediss://redis:6379",
+	} {
+		files["secrets/redis_url"] = url
+		files["settings.env"] = strings.Replace(read(t, "kubernetes/example/settings.env"), "REDIS_MODE=single", "REDIS_MODE="+mode, 1)
+		for _, line := range said {
+			files["settings.env"] += line[1]
+		}
+		for _, base := range []string{"- ../base # or ../cronjob", "- ../cronjob"} {
+			c := kustomize(t, files, "- ../base # or ../cronjob", base, "#components:", "components:", "#  - ../components/redis-tls", "  - ../components/redis-tls",
+				"secretGenerator:\n", "secretGenerator:\n  - name: alimtalk-syncer-redis-tls\n    files: [ca.crt, tls.crt, tls.key]\n")
+			pod := c.deployments[name].Spec.Template.Spec
+			if len(pod.Containers) == 0 {
+				pod = c.cronJobs[name].Spec.JobTemplate.Spec.Template.Spec
+			}
+			container := checkPod(t, c, pod)
+			if env := checkPodSettings(t, c, container); env["REDIS_MODE"] != mode {
+				t.Errorf("%s: REDIS_MODE is %s", mode, env["REDIS_MODE"])
+			}
+			if !slices.ContainsFunc(container.VolumeMounts, func(m core.VolumeMount) bool { return strings.HasPrefix(said[0][1], "REDIS_CA_FILE="+m.MountPath+"/") }) {
+				t.Errorf("%s: the files are not mounted where they are said to be: %v", base, container.VolumeMounts)
+			}
+			open := false
+			for _, out := range c.policies[name].Spec.Egress {
+				for _, port := range out.Ports {
+					open = open || len(out.To) == 1 && out.To[0].PodSelector != nil && strings.Contains(url, ":"+port.Port.String())
+				}
+			}
+			if !open {
+				t.Errorf("%s, %s: no way out to %s", base, mode, url)
+			}
+		}
 	}
 }
 
@@ -208,6 +278,9 @@ func checkPod(t *testing.T, c cluster, p core.PodSpec) core.Container {
 		volumes[v.Name] = v
 		if _, found := c.secrets[v.Secret.SecretName]; !found {
 			t.Errorf("volume %s: there is no Secret %s", v.Name, v.Secret.SecretName)
+		}
+		if mode := *v.Secret.DefaultMode; mode != 0o440 {
+			t.Errorf("volume %s: mode %o", v.Name, mode)
 		}
 	}
 	for _, m := range container.VolumeMounts {
@@ -241,8 +314,11 @@ func checkPodSettings(t *testing.T, c cluster, container core.Container) map[str
 			content[k] = string(v)
 		}
 		path := "/etc/syncer/secrets/"
-		if strings.HasSuffix(secretName, "-hospitals") {
+		switch {
+		case strings.HasSuffix(secretName, "-hospitals"):
 			path = "/etc/syncer/hospitals/"
+		case strings.HasPrefix(secretName, name+"-redis-tls"):
+			path = "/etc/syncer/redis/"
 		}
 		files[path] = write(t, content) + "/"
 	}
