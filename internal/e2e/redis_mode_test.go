@@ -69,9 +69,13 @@ func (w *modeWorld) raw(h, code string) string {
 }
 
 // failOver has a daemon's Redis fail over in the middle of passes and loads. failover kills the
-// primary of H001's keys and returns when another node has taken over.
-func failOver(t *testing.T, w *modeWorld, failover func()) {
-	d := w.start()
+// primary of H001's keys and returns when another node has taken over. In a fleet there is a
+// second replica.
+func failOver(t *testing.T, w *modeWorld, fleet bool, failover func()) {
+	d := w.start(fmt.Sprint("FLEET=", fleet))
+	if fleet {
+		w.start("FLEET=true")
+	}
 	w.surem.awaitReadings(senderKey("H001"), 1)
 	reads := d.traffic(t, "T1", "T2", "T3", "T4", "T5")
 	d.read("H001", "T5").want(t, http.StatusOK)
@@ -123,29 +127,53 @@ func failOver(t *testing.T, w *modeWorld, failover func()) {
 func TestASentinelsFailoverAmongPassesAndLoads(t *testing.T) {
 	t.Parallel()
 	w, set := onSentinel(t)
-	failOver(t, w, set.Failover)
+	failOver(t, w, false, set.Failover)
+}
+
+func TestASentinelsFailoverAmongAFleet(t *testing.T) {
+	t.Parallel()
+	w, set := onSentinel(t)
+	failOver(t, w, true, set.Failover)
 }
 
 func TestAClustersFailoverAmongPassesAndLoads(t *testing.T) {
 	t.Parallel()
 	w, set := onCluster(t, 1)
-	failOver(t, w, func() { set.Failover(set.Slot(key("H001", ""))) })
+	failOver(t, w, false, func() { set.Failover(set.Slot(key("H001", ""))) })
+}
+
+func TestAClustersFailoverAmongAFleet(t *testing.T) {
+	t.Parallel()
+	w, set := onCluster(t, 1)
+	failOver(t, w, true, func() { set.Failover(set.Slot(key("H001", ""))) })
 }
 
 func TestASentinelsPrimaryThatHangsIsReplaced(t *testing.T) {
 	t.Parallel()
 	w, set := onSentinel(t)
+	hang(t, w, set.Primary)
+}
+
+func TestAClustersPrimaryThatHangsIsReplaced(t *testing.T) {
+	t.Parallel()
+	w, set := onCluster(t, 1)
+	slot := set.Slot(key("H001", ""))
+	hang(t, w, func() *redistest.Server { return set.Owner(slot) })
+}
+
+// hang freezes the primary of H001's keys until another has taken over.
+func hang(t *testing.T, w *modeWorld, primary func() *redistest.Server) {
 	d := w.start()
 	w.surem.awaitReadings(senderKey("H001"), 1)
 	reads := d.traffic(t, "T1", "T2", "T3")
-	frozen := &redisServer{set.Primary(), t}
+	frozen := &redisServer{primary(), t}
 	frozen.freeze()
-	eventually(t, 2*soon, "the Sentinels name another primary", func() bool { return set.Primary() != frozen.Server })
+	eventually(t, 2*soon, "another primary takes over", func() bool { return primary() != frozen.Server })
 	d.awaitReady(http.StatusOK, "redis: away", false)
 	eventually(t, soon, "reads are hits again", func() bool {
 		return d.read("H001", "T1").header.Get("Cache-Status") == "alimtalk-syncer; hit"
 	})
-	// It comes back and still takes itself for the primary, until the Sentinels have told it.
+	// It comes back and still takes itself for the primary, until it is told.
 	frozen.thaw()
 	w.surem.setStatus(senderKey("H001"), "T1", "REQUESTED")
 	w.surem.awaitReadings(senderKey("H001"), 2)

@@ -58,7 +58,7 @@ func launch(t testing.TB, addr string, ca *CA, args []string) *Server {
 	t.Helper()
 	s := &Server{Addr: addr, t: t, args: args}
 	s.Client = redis.NewClient(&redis.Options{
-		Addr: s.Addr, DisableIdentity: true, TLSConfig: ca.client(addr),
+		Addr: s.Addr, DisableIdentity: true, ContextTimeoutEnabled: true, TLSConfig: ca.client(addr),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() {
