@@ -100,14 +100,17 @@ func (c *ClusterSet) id(s *Server) string {
 	return c.must(s, "cluster", "myid").(string)
 }
 
+// ranges returns who serves which slots, as one node sees it; nothing when it does not answer.
+func ranges(s *Server) []redis.ClusterSlot {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return s.Client.ClusterSlots(ctx).Val() //nolint:staticcheck // what clients ask for, and all that Redis 6.2 has
+}
+
 // primaries returns the addresses of the nodes that serve slots, as one of them sees it.
 func (c *ClusterSet) primaries(s *Server) map[string]bool {
-	ranges, err := s.Client.ClusterSlots(context.Background()).Result()
-	if err != nil {
-		return nil
-	}
 	found := make(map[string]bool)
-	for _, r := range ranges {
+	for _, r := range ranges(s) {
 		found[r.Nodes[0].Addr] = true
 	}
 	return found
@@ -123,13 +126,7 @@ func (c *ClusterSet) Slot(key string) int {
 func (c *ClusterSet) Owner(slot int) *Server {
 	c.t.Helper()
 	for _, s := range c.Nodes {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // it may be frozen
-		ranges, err := s.Client.ClusterSlots(ctx).Result()
-		cancel()
-		if err != nil {
-			continue
-		}
-		for _, r := range ranges {
+		for _, r := range ranges(s) {
 			for _, node := range c.Nodes {
 				if r.Start <= slot && slot <= r.End && r.Nodes[0].Addr == node.Addr {
 					return node
@@ -151,7 +148,7 @@ func (c *ClusterSet) Failover(slot int) {
 			if s == dead {
 				continue
 			}
-			if seen := c.primaries(s); seen == nil || len(seen) != 3 || seen[dead.Addr] {
+			if seen := c.primaries(s); len(seen) != 3 || seen[dead.Addr] {
 				return false
 			}
 			if info, err := s.Client.ClusterInfo(context.Background()).Result(); err != nil || !strings.Contains(info, "cluster_state:ok") {
