@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +120,36 @@ func TestWhileASlotMovesTheFenceStillComesFirst(t *testing.T) {
 	if fences != 2 || !asked || !read {
 		t.Errorf("the fence was not sent on: %q", sent)
 	}
+}
+
+// A node that hangs keeps the readers of its own hospitals waiting, until they give up, and no
+// others.
+func TestANodeThatHangsKeepsNoReadersOfOthersWaiting(t *testing.T) {
+	t.Parallel()
+	w := ways["cluster"](t)
+	cache := w.cache(t)
+	slow := w.cluster.Owner(w.cluster.Slot(keys.FenceKey("H0")))
+	others := make(map[string]bool)
+	for i := range 12 {
+		id := fmt.Sprintf("H%d", i)
+		fill(t, cache, id, "T1", "REQUESTED")
+		others[id] = w.cluster.Owner(w.cluster.Slot(keys.FenceKey(id))) != slow
+	}
+	slow.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { slow.Signal(syscall.SIGCONT) })
+	var readers sync.WaitGroup
+	for id, other := range others {
+		readers.Go(func() {
+			for range 5 {
+				begun := time.Now()
+				_, err := cache.Get(t.Context(), hospital(id), "T1")
+				if took := time.Since(begun); other && (err != nil || took > 400*time.Millisecond) || !other && err == nil {
+					t.Errorf("%s, on another node than the one that hangs: %t: %v after %v", id, other, err, took)
+				}
+			}
+		})
+	}
+	readers.Wait()
 }
 
 // A primary that dies is told by its own hospitals' commands, and by a ping; the others' go on,

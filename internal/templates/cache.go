@@ -89,6 +89,11 @@ func (c *Cache) Ping(ctx context.Context) error {
 
 // Get reads one entry: the first look of a read.
 func (c *Cache) Get(ctx context.Context, h hospitals.Hospital, code string) (Entry, error) {
+	if c.cluster != nil { // where a node that hangs must not keep the others' readers waiting
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		return entryOf(c.rdb.Get(ctx, c.Keys.Key(h.ID, code)))
+	}
 	get, err := c.gets.get(ctx, c.Keys.Key(h.ID, code))
 	if err != nil {
 		return Entry{}, err

@@ -83,7 +83,8 @@ func luaCommands(t *testing.T, name, source string) []string {
 
 func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 	want := map[string][]string{ // by function of package templates
-		"send":       {"GET"}, // of readers, commands["get"]: Cache.Get hands it entries' keys only
+		"Get":        commands["get"], // in a Cluster
+		"send":       {"GET"},         // of readers, commands["get"]: Cache.Get hands it entries' keys only
 		"look":       {"look.lua"},
 		"Store":      {"store.lua"},
 		"readPart":   slices.Concat(commands["fence"], commands["fence"], commands["read"], commands["read"]), // in a Cluster on their own
