@@ -119,7 +119,7 @@ func failOver(t *testing.T, w *modeWorld, fleet bool, failover func()) {
 	}
 	reads.wantAll(away)
 	d.get("/healthz").want(t, http.StatusOK)
-	if n := strings.Count(d.stderr.String(), `"redis away"`); n < 1 || n > 6 {
+	if n := strings.Count(d.stderr.String(), `"redis away"`); n < 1 || n > 30 { // a machine that stands still adds some
 		t.Errorf("the log says %d times that Redis is away", n)
 	}
 }
