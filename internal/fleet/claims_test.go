@@ -53,6 +53,13 @@ func TestAClaimIsOnePassesOfOneTickAndDeployment(t *testing.T) {
 	if c := claim(t, other, sender); c.Won || c.Ago < 0 || c.Ago > 10*time.Second {
 		t.Errorf("another pass in that tick: %+v", c)
 	}
+	ago := redis.Z{Score: float64(server.Client.Time(t.Context()).Val().Add(-time.Minute).UnixMilli()), Member: Unit(sender)}
+	if err := server.Client.ZAdd(t.Context(), claims.lookedKey(), ago).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if c := claim(t, other, sender); c.Won || c.Ago < time.Minute || c.Ago > 70*time.Second {
+		t.Errorf("claimed a minute ago: %+v", c)
+	}
 	if !won(other, hospitals.Sender{UserCode: "clinic", Key: "another"}) || !won(other, hospitals.Sender{UserCode: "another", Key: "hush"}) {
 		t.Error("another sender key, or another account's, is not claimed")
 	}
@@ -149,6 +156,13 @@ func TestARedisWithoutRoomIsToldFromOneThatIsAway(t *testing.T) {
 	}
 	if _, err := tick.Claim(t.Context(), sender); !Full(err) {
 		t.Errorf("no room: %v", err)
+	}
+	server.Client.ConfigSet(t.Context(), "maxmemory", "0")
+	if err := server.Client.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tick.Claim(t.Context(), sender); err == nil || Full(err) {
+		t.Errorf("a replica, which takes no writes: %v", err)
 	}
 	server.Kill()
 	if _, err := tick.Claim(t.Context(), sender); err == nil || Full(err) {
