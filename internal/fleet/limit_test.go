@@ -61,14 +61,24 @@ func TestAnAccountHasItsBurstAndThenItsRate(t *testing.T) {
 	if wait := one.Take("clinic", false); wait < 9*time.Second || wait > 10*time.Second {
 		t.Errorf("the next read waits %v, want 10s", wait)
 	}
+	for range 6 { // one that passes have counted already, and that only has to wait for its slot
+		if wait := one.Take("third", false); wait > 10*time.Second {
+			t.Errorf("a read waits %v", wait)
+		}
+	}
+	for range 6 {
+		if wait := one.Take("third", true); wait == 0 || wait > 10*time.Second {
+			t.Errorf("a pass's call is counted again and again: it waits %v", wait)
+		}
+	}
 	if wait := one.Take("another", false); wait != 0 {
 		t.Errorf("another account has to wait %v", wait)
 	}
 	if wait := newLimit(t, server.Client, 0.2, 5, zerolog.Nop()).Take("clinic", false); wait != 0 {
 		t.Errorf("another limit has the old one's state: it has to wait %v", wait)
 	}
-	if n := count(t, one.Metrics.FleetSlots.WithLabelValues("shared")); n != 3 {
-		t.Errorf("%v slots counted, it has got 3", n)
+	if n := count(t, one.Metrics.FleetSlots.WithLabelValues("shared")); n != 8 {
+		t.Errorf("%v slots counted, it has got 8", n)
 	}
 	for _, key := range server.Client.Keys(t.Context(), "*").Val() {
 		if ttl := server.Client.PTTL(t.Context(), key).Val(); ttl <= 0 || !strings.HasPrefix(key, templates.OwnPrefix+"rate:") || strings.Contains(key, "clinic") {

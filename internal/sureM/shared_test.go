@@ -92,6 +92,9 @@ func TestAReaderIsAskedForAtOnceWhilePassesWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if l.streak > share { // which predictions stand on
+			t.Errorf("%d slots in a row went to readers while a patient call could wait for no more than %d", l.streak, share)
+		}
 		if err := lifted.Lift(time.Second); err != nil {
 			t.Fatal(err)
 		}
