@@ -32,6 +32,7 @@ const (
 type Limit struct {
 	LimitOptions
 	buckets *redis_rate.Limiter
+	timeout time.Duration // takeTimeout
 
 	mu      sync.Mutex      // guards what follows
 	alone   time.Time       // Redis is not asked before
@@ -50,7 +51,7 @@ type LimitOptions struct {
 
 // NewLimit returns the limit on rdb.
 func NewLimit(rdb redis.UniversalClient, o LimitOptions) *Limit {
-	return &Limit{LimitOptions: o, buckets: redis_rate.NewLimiter(ownKeys{rdb}), counted: make(map[string]bool)}
+	return &Limit{LimitOptions: o, buckets: redis_rate.NewLimiter(ownKeys{rdb}), timeout: takeTimeout, counted: make(map[string]bool)}
 }
 
 // Take takes a slot of an account's for a call of a pass, or of somebody who waits for it. It
@@ -64,7 +65,7 @@ func (l *Limit) Take(account string, pass bool) (wait time.Duration) {
 		l.Metrics.FleetSlots.WithLabelValues("alone").Inc()
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), takeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	var err error
 	if pass && !counted {
