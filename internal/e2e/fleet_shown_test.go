@@ -21,7 +21,7 @@ func TestThreeReplicasReadThreeHundredHospitalsOncePerTickWhileReplicasAreKilled
 		f.env["HOSPITALS"] += "," + id + "=" + senderKey(id)
 	}
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
-	h := newHistory(f, f.ids[:30], posted)
+	h := newHistory(f, f.ids[:12], posted)
 	f.surem.slow(slowness(random(0)))
 	s := &shown{history: h, running: f.runs(3)}
 	ctx, cancel := context.WithCancel(t.Context())
