@@ -103,7 +103,7 @@ func callsPerTickOfOne(t *testing.T, hospitals int) float64 {
 		count[passOf(passes, c.at)]++
 	}
 	for i, p := range passes {
-		if p.NotReached == 0 {
+		if p.Hospitals == hospitals && p.NotReached == 0 {
 			calls, whole = calls+count[i], whole+1
 		}
 	}
