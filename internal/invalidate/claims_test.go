@@ -137,18 +137,21 @@ func TestClocksThatDifferReadEachHospitalOnceInATick(t *testing.T) {
 	replicas, _ := newReplicas(t, 2)
 	ends := time.Now().Add(30 * time.Second)
 	ahead, behind := replicas[0], replicas[1]
-	read := func(w *world, end time.Time) int {
-		w.sharedPass(t.Context(), end)
-		return len(strings.Fields(w.called()))
-	}
-	for what, got := range map[string]int{
-		"the one ahead, in its next tick":    read(ahead, ends.Add(time.Minute)),
-		"the other, in the tick that it has": read(behind, ends),
-		"the one ahead, in that":             read(ahead, ends),
-		"the other, in its next":             read(behind, ends.Add(time.Minute)),
+	next := ends.Add(time.Minute)
+	for _, step := range []struct {
+		what string
+		w    *world
+		end  time.Time
+		read int
+	}{
+		{"the one ahead, in its next tick", ahead, next, 2},
+		{"the other, in the tick that it has", behind, ends, 2},
+		{"the one ahead, in that", ahead, ends, 0},
+		{"the other, in its next", behind, next, 0},
 	} {
-		if want := map[bool]int{true: 2}[what == "the one ahead, in its next tick" || what == "the other, in the tick that it has"]; got != want {
-			t.Errorf("%s reads %d, want %d", what, got, want)
+		step.w.sharedPass(t.Context(), step.end)
+		if got := strings.Fields(step.w.called()); len(got) != step.read {
+			t.Errorf("%s reads %s, want %d", step.what, got, step.read)
 		}
 	}
 }
