@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"alimtalk-syncer/internal/redisconn"
 	"alimtalk-syncer/internal/redistest"
 )
 
@@ -84,5 +87,54 @@ func TestTheACLAllowsWhatIsSentAndNothingElse(t *testing.T) {
 				t.Errorf("the program sends\n%q, the README allows\n%q", got, want)
 			}
 		})
+	}
+}
+
+var request = regexp.MustCompile(`\*\d+\r\n\$\d+\r\n([a-z]+)\r\n\$\d+\r\n([^\r]+)`)
+
+// The same of the Sentinels' user. Some of what is sent to them is seconds in coming: the ping of
+// who waits for a new primary.
+func TestTheSentinelsACLAllowsWhatIsSentAndNothingElse(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	lines := acl(t, aclSentinels)
+	restrict(t, lines, set.Sentinels...)
+	want := make(map[string]bool)
+	for _, word := range lines[0] {
+		if command, ok := strings.CutPrefix(word, "+"); ok {
+			want[command] = true
+		}
+	}
+	var mu sync.Mutex
+	sent := make(map[string]bool)
+	proxy := redistest.NewProxy(t, set.Sentinels[0].Addr, func(bytes []byte) (redistest.Fault, time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, words := range request.FindAllStringSubmatch(strings.ToLower(string(bytes))+"$0\r\n-", -1) {
+			switch command := words[1]; command {
+			case "hello": // which everybody may say
+			case "sentinel":
+				sent[command+"|"+words[2]] = true
+			default:
+				sent[command] = true
+			}
+		}
+		return redistest.None, 0
+	})
+	w := &way{mode: redisconn.Sentinel, url: "redis://syncer:" + password + "@" + proxy.Addr + "?master_name=" + redistest.MasterName}
+	if err := w.cache(t).Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pinged := func() bool { mu.Lock(); defer mu.Unlock(); return sent["ping"] }
+	for begun := time.Now(); !pinged() && time.Since(begun) < 20*time.Second; {
+		time.Sleep(50 * time.Millisecond)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got, want := slices.Sorted(maps.Keys(sent)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+		t.Errorf("the program sends\n%q, the README allows\n%q", got, want)
+	}
+	if denied := set.Sentinels[0].Client.Do(t.Context(), "acl", "log").Val().([]any); len(denied) > 0 {
+		t.Errorf("denied: %v", denied)
 	}
 }
