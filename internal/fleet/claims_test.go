@@ -158,7 +158,7 @@ func TestARedisWithoutRoomIsToldFromOneThatIsAway(t *testing.T) {
 		t.Errorf("no room: %v", err)
 	}
 	server.Client.ConfigSet(t.Context(), "maxmemory", "0")
-	if err := server.Client.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+	if err := server.Client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tick.Claim(t.Context(), sender); err == nil || Full(err) {
