@@ -38,22 +38,25 @@ func (s *Syncer) standBack(ctx context.Context, unit []hospitals.Hospital, until
 
 // readClaimed reads the hospitals of a sender key if they can be claimed for this replica, and
 // writes their reports; these stay empty when the pass has ended before Redis would say whose
-// they are. False: they are another's, which is noted.
-func (s *Syncer) readClaimed(ctx context.Context, tick *fleet.Tick, unit []hospitals.Hospital, reports []Report) bool {
+// they are. Those that are another's are noted, and counted.
+func (s *Syncer) readClaimed(ctx context.Context, tick *fleet.Tick, unit []hospitals.Hospital, reports []Report, others *left) {
 	claim, err := s.claim(ctx, tick, unit[0].Sender())
 	switch {
 	case err != nil:
-		return true
+		return
 	case !claim.Won:
 		s.noteElsewhere(unit, time.Now().Add(-claim.Ago), claim.Failing)
-		return false
+		others.hospitals.Add(int64(len(unit)))
+		if claim.Failing {
+			others.failing.Add(int64(len(unit)))
+		}
+		return
 	}
 	s.readUnit(TriggerSchedule, unit, reports)
 	failed := slices.ContainsFunc(reports, func(r Report) bool { return !r.OK })
 	if failed != claim.Failing && reports[0].HospitalID != "" {
 		s.sayClaims(s.Claims.Ended(s.life, unit[0].Sender(), failed))
 	}
-	return true
 }
 
 // claim takes a sender key for this replica. While Redis does not say whose it is, it asks

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,6 +225,35 @@ func TestAHospitalFailsUntilAReplicaHasReadIt(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, EventFailing) != 1 || strings.Count(got, EventRecovered) != 1 {
 		t.Errorf("not said once each:\n%s", got)
+	}
+}
+
+// A pass that reads nothing since others have claimed all is no success while they all fail:
+// else a fleet with fewer hospitals than workers would go on succeeding without SureM.
+func TestAPassIsNoSuccessWhenAllThatIsReadElsewhereFails(t *testing.T) {
+	server := redistest.Start(t)
+	w, other := newReplica(t, server, 2, nil), newReplica(t, server, 2, nil)
+	var succeeded atomic.Int64
+	w.Succeeded = func() { succeeded.Add(1) }
+	tick := until(time.Now().Add(time.Hour))
+	passes := func(n int) {
+		for range n {
+			other.run(tick)
+			w.run(tick)
+			tick = until(time.Time(tick).Add(time.Hour))
+		}
+	}
+	other.fail["H1"], other.fail["H2"] = true, true
+	passes(1) // claims come before looks: nobody knows yet
+	began := succeeded.Load()
+	passes(3)
+	if n := succeeded.Load() - began; n != 0 {
+		t.Errorf("%d successes, while nobody can read anything", n)
+	}
+	delete(other.fail, "H2")
+	passes(2)
+	if n := succeeded.Load() - began; n != 2 {
+		t.Errorf("%d successes in two ticks in which one of two was read", n)
 	}
 }
 

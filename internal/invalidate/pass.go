@@ -42,15 +42,15 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 		reports []Report
 	}
 	turn := make(chan work)
-	var elsewhere atomic.Int64 // hospitals that other replicas have claimed
+	var others left
 	var workers sync.WaitGroup
 	for range min(s.Concurrency, len(units)) {
 		workers.Go(func() {
 			for w := range turn {
 				if tick == nil {
 					s.readUnit(trigger, w.unit, w.reports)
-				} else if !s.readClaimed(ctx, tick, w.unit, w.reports) {
-					elsewhere.Add(int64(len(w.unit)))
+				} else {
+					s.readClaimed(ctx, tick, w.unit, w.reports, &others)
 				}
 			}
 		})
@@ -70,8 +70,14 @@ func (s *Syncer) pass(ctx context.Context, trigger string, units [][]hospitals.H
 	close(turn)
 	workers.Wait()
 	reports = slices.DeleteFunc(reports, func(r Report) bool { return r.HospitalID == "" }) // not reached
-	s.account(trigger, tick, planned, int(elsewhere.Load()), reports, began)
+	s.account(trigger, tick, planned, &others, reports, began)
 	return reports
+}
+
+// left is what a pass has left to other replicas.
+type left struct {
+	hospitals atomic.Int64
+	failing   atomic.Int64 // of them, as the looks that ended last say
 }
 
 // readUnit reads the hospitals of one sender key, and writes their reports, which stay empty
@@ -93,7 +99,7 @@ func (s *Syncer) readUnit(trigger string, unit []hospitals.Hospital, reports []R
 }
 
 // account sums a pass up: one log line, the figures, and what the status page shows.
-func (s *Syncer) account(trigger string, tick *fleet.Tick, planned, elsewhere int, reports []Report, began time.Time) {
+func (s *Syncer) account(trigger string, tick *fleet.Tick, planned int, others *left, reports []Report, began time.Time) {
 	type step struct{ from, to string }
 	var ok, listed, compared, skipped, bad, wrongType, changed int
 	steps := make(map[step]int)
@@ -107,6 +113,7 @@ func (s *Syncer) account(trigger string, tick *fleet.Tick, planned, elsewhere in
 			steps[step{string(c.From), string(c.To)}]++
 		}
 	}
+	elsewhere, failing := int(others.hospitals.Load()), int(others.failing.Load())
 	missed := planned - elsewhere - len(reports)
 	took := time.Since(began)
 	massChange := compared >= massChangeFloor && 2*changed > compared
@@ -123,7 +130,7 @@ func (s *Syncer) account(trigger string, tick *fleet.Tick, planned, elsewhere in
 	line.Int("hospitals", planned).Int("ok", ok).Int("failed", len(reports)-ok).Int("elsewhere", elsewhere).Int("not_reached", missed).
 		Int("listed", listed).Int("compared", compared).Int("skipped", skipped).Int("invalidated", changed).
 		Int("bad_rows", bad).Int("wrong_type", wrongType).Bool("dry_run", s.DryRun).Int64("took_ms", took.Milliseconds()).Msg(EventPass)
-	if missed == 0 && (ok > 0 || len(reports) == 0) {
+	if missed == 0 && (ok > 0 || planned == 0 || len(reports) == 0 && failing < elsewhere) {
 		s.Metrics.LastSuccess.SetToCurrentTime()
 		if s.Succeeded != nil {
 			s.Succeeded()
