@@ -83,6 +83,7 @@ func newApp(cfg *config.Config, log zerolog.Logger) *app {
 		Rate: cfg.SureMRateLimit, Burst: cfg.SureMRateBurst, Shared: cfg.CacheShared, Claims: claims,
 		VerifyAfter: cfg.CacheVerifyAfter, VerifyWithin: cfg.FlightLoaderTimeout,
 		Serving:   func() bool { return a.surem.State() == surem.StateOK },
+		Away:      func() bool { return a.surem.State() == surem.StateAway },
 		Succeeded: a.heartbeat.beat,
 	})
 	a.measure()

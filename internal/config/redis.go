@@ -30,6 +30,9 @@ func (l *loader) readRedis() {
 			l.fault("CACHE_KEY_FORMAT", err.Error())
 		}
 	}
+	if l.failed("REDIS_URL") { // its file cannot be read
+		return
+	}
 	if err != nil {
 		l.fault("REDIS_URL", err.Error())
 		return

@@ -120,8 +120,9 @@ func (c *Claims) Ended(ctx context.Context, s hospitals.Sender, failed bool) err
 	if !failed {
 		return c.rdb.ZRem(ctx, c.failingKey(), Unit(s)).Err()
 	}
-	pipe := c.rdb.Pipeline()
-	pipe.ZAdd(ctx, c.failingKey(), redis.Z{Score: float64(time.Now().UnixMilli()), Member: Unit(s)})
+	pipe, now := c.rdb.Pipeline(), time.Now()
+	pipe.ZAdd(ctx, c.failingKey(), redis.Z{Score: float64(now.UnixMilli()), Member: Unit(s)})
+	pipe.ZRemRangeByScore(ctx, c.failingKey(), "-inf", strconv.FormatInt(now.Add(-lookedLife).UnixMilli(), 10)) // of hospitals that are no longer there
 	pipe.PExpire(ctx, c.failingKey(), lookedLife)
 	_, err := pipe.Exec(ctx)
 	return err
@@ -131,5 +132,5 @@ func (c *Claims) Ended(ctx context.Context, s hospitals.Sender, failed bool) err
 // compared all the same, and must be.
 func Full(err error) bool {
 	var answer redis.Error
-	return errors.As(err, &answer) && strings.HasPrefix(answer.Error(), "OOM ")
+	return errors.As(err, &answer) && strings.Contains(answer.Error(), "OOM command not allowed") // Redis 6.2 puts the script before it
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 const (
 	takeTimeout = 300 * time.Millisecond // of all that one slot asks of Redis
 	alonePause  = time.Second            // without a question to a Redis that has not answered one
+	clockSlack  = 100 * time.Millisecond // that the wait for a slot may exceed its period
 )
 
 // Limit is the limit of calls per second and account that all replicas keep together. An
@@ -100,9 +102,17 @@ func (l *Limit) take(ctx context.Context, account, bucket string, rate float64, 
 		return 0, fmt.Errorf("asking for a slot that all replicas share: %w", err)
 	case result.Allowed > 0:
 		return 0, nil
+	case result.RetryAfter > period+clockSlack:
+		_ = l.buckets.Reset(ctx, key) // if not, all this comes again
+		return 0, errClock
 	}
 	return max(result.RetryAfter, time.Millisecond), nil
 }
+
+// errClock means that a bucket was written by a clock that was ahead of Redis' by now: it has
+// been set back, or another server has taken over. No bucket makes anybody wait for longer
+// than its period.
+var errClock = errors.New("asking for a slot that all replicas share: Redis' clock has gone back")
 
 // note remembers how a question ended, and says in the log when Redis no longer answers them,
 // or does so again.
@@ -131,6 +141,10 @@ func (l *Limit) note(account string, counted bool, err error) {
 type ownKeys struct{ redis.UniversalClient }
 
 func own(keys []string) []string { return []string{strings.TrimPrefix(keys[0], "rate:")} }
+
+func (c ownKeys) Del(ctx context.Context, keys ...string) *redis.IntCmd {
+	return c.UniversalClient.Del(ctx, own(keys)...)
+}
 
 func (c ownKeys) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	return c.UniversalClient.EvalSha(ctx, sha, own(keys), args...)

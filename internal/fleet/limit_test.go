@@ -174,3 +174,31 @@ func TestWithoutRedisEachReplicaIsAloneAndLosesNextToNoTime(t *testing.T) {
 		t.Errorf("not said once each:\n%s", got)
 	}
 }
+
+// TestAClockThatGoesBackStopsNobody: the bucket was filled by a clock 30 s ahead.
+func TestAClockThatGoesBackStopsNobody(t *testing.T) {
+	server := redistest.Start(t)
+	var log strings.Builder
+	l := newLimit(t, server.Client, 10, 1, zerolog.New(&log))
+	await(l, "clinic", false)
+	keys, err := server.Client.Keys(t.Context(), "*:all").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	filled, err := server.Client.Get(t.Context(), keys[0]).Float64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Client.Set(t.Context(), keys[0], filled+30, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if wait := l.Take("clinic", false); wait != 0 {
+		t.Errorf("has to wait %v, a slot comes every 100ms", wait)
+	}
+	if text := log.String(); !strings.Contains(text, "limit alone") || !strings.Contains(text, "clock") {
+		t.Errorf("the log says %q", text)
+	}
+	if n := server.Client.Exists(t.Context(), keys[0]).Val(); n != 0 {
+		t.Error("the bucket is still there")
+	}
+}

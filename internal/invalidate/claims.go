@@ -14,26 +14,34 @@ const claimPause = time.Second
 
 // sharedPass is a scheduled pass over a tick that ends at next and that all replicas share.
 func (s *Syncer) sharedPass(ctx context.Context, next time.Time) {
-	began := time.Now()
-	units := s.plan(s.Hospitals.All(), next.Sub(began), s.Rate*fleet.PassShare)
-	if len(units) > 0 && s.Serving != nil && !s.Serving() {
-		s.standBack(ctx, units[0], began.Add(next.Sub(began)/2))
+	tick := s.Claims.Tick(next)
+	units := s.plan(s.Hospitals.All(), time.Until(next), s.Rate*fleet.PassShare)
+	if len(units) > 0 && s.Away != nil && s.Away() {
+		ctx = s.standBack(ctx, tick, units[0], next)
 	}
-	s.pass(ctx, TriggerSchedule, units, s.Claims.Tick(next))
+	s.pass(ctx, TriggerSchedule, units, tick)
 }
 
-// standBack lets other replicas claim first, until a time, when SureM does not answer this
-// one: cut off alone, it would win every claim and read nothing. One reading without a claim
-// finds out whether it does.
-func (s *Syncer) standBack(ctx context.Context, unit []hospitals.Hospital, until time.Time) {
+// standBack lets other replicas claim first, when SureM does not answer this one: cut off
+// alone, it would win every claim and read nothing. One reading without a claim finds out
+// whether it does. If not, and others are at work after half the tick (a minute at most), the
+// tick is theirs: the context that is returned has ended.
+func (s *Syncer) standBack(ctx context.Context, tick *fleet.Tick, unit []hospitals.Hospital, next time.Time) context.Context {
 	s.progress.add(1, 0)
 	defer s.progress.add(-1, 0)
+	until := time.Now().Add(min(time.Until(next)/2, time.Minute))
 	reports := make([]Report, len(unit))
 	s.readUnit(TriggerSchedule, unit, reports)
 	if reports[0].Complete {
-		return
+		return ctx
 	}
 	pause(ctx, time.Until(until))
+	if claim, err := tick.Claim(ctx, unit[0].Sender()); err != nil || claim.Won {
+		return ctx
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	return ended
 }
 
 // readClaimed reads the hospitals of a sender key if they can be claimed for this replica, and
@@ -44,7 +52,7 @@ func (s *Syncer) readClaimed(ctx context.Context, tick *fleet.Tick, unit []hospi
 	switch {
 	case err != nil:
 		return
-	case !claim.Won:
+	case !claim.Won && !slices.ContainsFunc(unit, s.Hospitals.Moved): // which each replica finds out for itself
 		s.noteElsewhere(unit, time.Now().Add(-claim.Ago), claim.Failing)
 		others.hospitals.Add(int64(len(unit)))
 		if claim.Failing {

@@ -32,14 +32,15 @@ func (s *Syncer) plan(hs []hospitals.Hospital, tick time.Duration, rate float64)
 		}
 		units[i].Heat = max(units[i].Heat, heat)
 	}
-	if s.looked != nil {
+	looked := s.looked
+	s.mu.Unlock()
+	if looked != nil {
 		for i, group := range groups { // by what all replicas know, so that they order alike
-			if at, ok := s.looked[fleet.Unit(group[0].Sender())]; ok {
+			if at, ok := looked[fleet.Unit(group[0].Sender())]; ok {
 				units[i].Last = at
 			}
 		}
 	}
-	s.mu.Unlock()
 	chosen := order.Plan(units, tick, rate)
 	planned := make([][]hospitals.Hospital, len(chosen))
 	for i, unit := range chosen {

@@ -65,6 +65,7 @@ type Options struct {
 	VerifyAfter  time.Duration // age of a look past which a hit in a pending state waits for one (CACHE_VERIFY_AFTER); 0 = never
 	VerifyWithin time.Duration // how long it waits at most
 	Serving      func() bool   // false: SureM would not answer a look now; nil = it would
+	Away         func() bool   // SureM does not answer this process at all; nil = it does
 
 	Metrics   *metrics.Metrics
 	Log       zerolog.Logger

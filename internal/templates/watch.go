@@ -15,6 +15,7 @@ import (
 // is back, once each.
 type Watch struct {
 	Log  zerolog.Logger
+	node bool // of a Cluster
 	away atomic.Bool
 }
 
@@ -27,7 +28,7 @@ func WatchOver(rdb redis.UniversalClient, log zerolog.Logger) {
 		return
 	}
 	cluster.OnNewNode(func(node *redis.Client) {
-		node.AddHook(&Watch{Log: log.With().Str("node", node.Options().Addr).Logger()})
+		node.AddHook(&Watch{node: true, Log: log.With().Str("node", node.Options().Addr).Logger()})
 	})
 }
 
@@ -43,6 +44,9 @@ func (w *Watch) DialHook(next redis.DialHook) redis.DialHook {
 func (w *Watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
+		if name := cmd.Name(); w.node && err == nil && (name == "ping" || name == "cluster") {
+			return nil // it answers these also while it refuses all else (CLUSTERDOWN)
+		}
 		w.note(err)
 		return err
 	}
