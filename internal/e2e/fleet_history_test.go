@@ -99,7 +99,7 @@ func slowness(r *rand.Rand) func(call) time.Duration {
 	}
 }
 
-// read is one reader at a replica that may be killed meanwhile.
+// readAt is a read at a replica that may be killed meanwhile.
 func (h *history) readAt(l *life, id string) {
 	came := time.Now()
 	a := l.read(id, "T1")
@@ -112,6 +112,7 @@ func (h *history) readAt(l *life, id string) {
 	}
 }
 
+// postAt is a POST there.
 func (h *history) postAt(l *life, id string) {
 	sent := time.Now()
 	if a := l.sync(id); a.ok() {

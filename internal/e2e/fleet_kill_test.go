@@ -24,10 +24,12 @@ func TestOfAFleetEachHospitalIsReadOncePerTick(t *testing.T) {
 func TestOfAKilledReplicaTheOthersTakeOverAtTheNextTick(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 12, 2*time.Second)
-	gate := f.surem.hold(summaries, senderKey("H001"), 1)
 	f.runs(3, "SYNC_CONCURRENCY=1")
+	f.awaitTicks(1)
+	gate := f.surem.hold(summaries, senderKey("H001"), 1)
 	gate.await(1)
-	victim, others := f.named(f.readingsOf("H001")[0].replica)
+	readings := f.readingsOf("H001")
+	victim := f.named(readings[len(readings)-1].replica)
 	victim.kill() // with the claim of H001 in hand
 	gate.release()
 	f.awaitTicks(3)
@@ -35,13 +37,11 @@ func TestOfAKilledReplicaTheOthersTakeOverAtTheNextTick(t *testing.T) {
 	k := f.ledger()
 	k.whole(t)
 	k.judge(t)
-	for id, n := range k.reads[tickOf(victim.killed, f.every)] {
-		if n != 1 {
+	tick := tickOf(victim.killed, f.every)
+	for _, id := range f.ids {
+		if n := k.reads[tick][id]; n != 1 && !k.slow[tick] { // H001 by the one that was killed
 			t.Errorf("%s was read %d times in the tick of the kill", id, n)
 		}
-	}
-	if n := len(others); n != 2 {
-		t.Errorf("%d replicas are left", n)
 	}
 }
 

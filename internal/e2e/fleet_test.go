@@ -77,21 +77,14 @@ func (l *life) kill() {
 	l.killed = time.Now()
 }
 
-// named returns the life that SureM knows by this name, and the others that run.
-func (f *fleet) named(name string) (one *life, others []*life) {
+// named returns the life that SureM knows by this name.
+func (f *fleet) named(name string) *life {
 	f.t.Helper()
-	for _, l := range f.lives {
-		switch {
-		case l.name == name:
-			one = l
-		case !l.done:
-			others = append(others, l)
-		}
-	}
-	if one == nil {
+	i := slices.IndexFunc(f.lives, func(l *life) bool { return l.name == name })
+	if i < 0 {
 		f.t.Fatalf("SureM was called by %q, which is no replica", name)
 	}
-	return one, others
+	return f.lives[i]
 }
 
 // stop ends every replica that runs, as a supervisor would.
