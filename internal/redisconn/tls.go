@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -65,19 +66,34 @@ func (f Files) pair() ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
+// maxFile is the largest file that is read, in bytes: the system's own authorities are a quarter.
+const maxFile = 1 << 20
+
 func read(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path)
-	if err == nil {
-		return data, nil
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cannotRead(err)
 	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, cannotRead(err)
+	}
+	if len(data) > maxFile {
+		return nil, errors.New("is larger than 1 MiB")
+	}
+	return data, nil
+}
+
+func cannotRead(err error) error {
 	var told *os.PathError
 	if errors.As(err, &told) {
 		err = told.Err
 	}
-	return nil, fmt.Errorf("cannot be read: %w", err)
+	return fmt.Errorf("cannot be read: %w", err)
 }
 
 // dialer returns how to connect by TLS with these files, nil where go-redis' own way does.
