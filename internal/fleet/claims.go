@@ -11,7 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	_ "embed" // the script
+	_ "embed" // the scripts
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -38,7 +38,11 @@ const (
 var (
 	//go:embed lua/claim.lua
 	claimSource string
+	//go:embed lua/ended.lua
+	endedSource string
+
 	claimScript = redis.NewScript(claimSource)
+	endedScript = redis.NewScript(endedSource)
 )
 
 // Claims share the sender keys of a tick among replicas. Deployments with other key formats
@@ -117,15 +121,10 @@ func (t *Tick) Claim(ctx context.Context, s hospitals.Sender) (Claim, error) {
 func (c *Claims) Ended(ctx context.Context, s hospitals.Sender, failed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	if !failed {
-		return c.rdb.ZRem(ctx, c.failingKey(), Unit(s)).Err()
+	if err := endedScript.Run(ctx, c.rdb, []string{c.failingKey()}, Unit(s), failed, lookedLife.Milliseconds()).Err(); err != nil {
+		return fmt.Errorf("writing down how a look has ended: %w", err)
 	}
-	pipe, now := c.rdb.Pipeline(), time.Now()
-	pipe.ZAdd(ctx, c.failingKey(), redis.Z{Score: float64(now.UnixMilli()), Member: Unit(s)})
-	pipe.ZRemRangeByScore(ctx, c.failingKey(), "-inf", strconv.FormatInt(now.Add(-lookedLife).UnixMilli(), 10)) // of hospitals that are no longer there
-	pipe.PExpire(ctx, c.failingKey(), lookedLife)
-	_, err := pipe.Exec(ctx)
-	return err
+	return nil
 }
 
 // Full reports whether Redis has refused a claim for want of memory. What it holds can be

@@ -101,7 +101,7 @@ func TestTheCodeSendsOnlyTheModelsCommands(t *testing.T) {
 	got := make(map[string][]string)
 	const claims, limit = "../../../internal/fleet/claims.go: ", "../../../internal/fleet/limit.go: " // touch neither entries nor fences
 	want[claims+"Claim"], want[claims+"Looked"] = []string{"claim.lua"}, []string{"ZRANGEWITHSCORES"}
-	want[claims+"Ended"] = []string{"ZREM", "ZADD", "ZREMRANGEBYSCORE", "PEXPIRE"}
+	want[claims+"Ended"] = []string{"ended.lua"}
 	want[limit+"EvalSha"], want[limit+"Eval"], want[limit+"Del"] = []string{"EVALSHA"}, []string{"EVAL"}, []string{"DEL"}
 	root := "../../.."
 	want[root+"/cmd/syncer/app.go: measure"] = commands["ping"] // through Cache.Ping
