@@ -30,11 +30,12 @@ func (s *Syncer) apply(h hospitals.Hospital, trigger string, r *Reading) (Plan, 
 	}
 	buffer := s.buffers.Get().(*bytes.Buffer) // nothing else is put there
 	defer s.buffers.Put(buffer)
-	entries, err := read(s.life, h, Codes(r.List.Summaries, policy), buffer)
+	list := ByCode(r.List.Summaries)
+	entries, err := read(s.life, h, list.Codes(policy), buffer)
 	if err != nil {
 		return Plan{}, err
 	}
-	plan := NewPlan(r.List.Summaries, entries, policy)
+	plan := NewPlan(list, entries, policy)
 	var deleted map[string]bool
 	defer func() { r.found = found(plan, entries, deleted) }()
 	if s.DryRun {

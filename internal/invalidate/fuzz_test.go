@@ -55,7 +55,7 @@ func FuzzSpelling(f *testing.F) {
 				}
 				entries[fmt.Sprintf("T%d", i)] = e
 			}
-			p := NewPlan(rows, entries, Policy{Skip: skip, Fields: []string{"n"}, Moved: policy>>5&1 == 1})
+			p := NewPlan(ByCode(rows), entries, Policy{Skip: skip, Fields: []string{"n"}, Moved: policy>>5&1 == 1})
 			for i, c := range p.Delete { // how they are spelled is all that may differ
 				p.Delete[i].From, p.Delete[i].To = templates.Status(c.From.State()), templates.Status(c.To.State())
 			}

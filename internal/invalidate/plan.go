@@ -50,8 +50,37 @@ type Plan struct {
 // allUnreadable is how many entries, all unreadable, mean that it is the format that is wrong.
 const allUnreadable = 3
 
+// Listing is a list's rows, gathered by code.
+type Listing [][]templates.Summary
+
+// ByCode gathers the rows of each code, codes in the order of their first row.
+func ByCode(rows []templates.Summary) Listing {
+	at := make(map[string]int, len(rows))
+	listing := make(Listing, 0, len(rows))
+	for i, row := range rows {
+		if j, again := at[row.Code]; again {
+			listing[j] = append(listing[j], row)
+			continue
+		}
+		at[row.Code] = len(listing)
+		listing = append(listing, rows[i:i+1:i+1])
+	}
+	return listing
+}
+
+// Codes returns the codes whose entries NewPlan looks at, in the list's order.
+func (l Listing) Codes(policy Policy) []string {
+	codes := make([]string, 0, len(l))
+	for _, same := range l {
+		if policy.compares(same) {
+			codes = append(codes, same[0].Code)
+		}
+	}
+	return codes
+}
+
 // NewPlan decides, for every code that a list shows, whether its entry agrees. It is a pure
-// function of its arguments; entries holds what stands in Redis for Codes. Dormant and
+// function of its arguments; entries holds what stands in Redis for the list's Codes. Dormant and
 // DELETED summaries are compared like others.
 //
 //	rows of the code              entry                     verdict
@@ -68,15 +97,15 @@ const allUnreadable = 3
 // Rows disagree when their states differ, be one of them skipped or not, or a compared field
 // does that both have. When three or more entries were found and all are unreadable, all are
 // kept: the format is set wrong, not the entries.
-func NewPlan(rows []templates.Summary, entries map[string]templates.Entry, policy Policy) Plan {
+func NewPlan(list Listing, entries map[string]templates.Entry, policy Policy) Plan {
 	var p Plan
 	unreadable := 0
-	for _, row := range rows {
-		if policy.Skip[row.Status.State()] {
-			p.Skipped++
+	for _, same := range list {
+		for _, row := range same {
+			if policy.Skip[row.Status.State()] {
+				p.Skipped++
+			}
 		}
-	}
-	for _, same := range byCode(rows) {
 		if !policy.compares(same) {
 			continue
 		}
@@ -99,32 +128,6 @@ func NewPlan(rows []templates.Summary, entries map[string]templates.Entry, polic
 		p.AllUnreadable, p.Delete = true, nil
 	}
 	return p
-}
-
-// Codes returns the codes whose entries NewPlan looks at, in the list's order.
-func Codes(rows []templates.Summary, policy Policy) []string {
-	var codes []string
-	for _, same := range byCode(rows) {
-		if policy.compares(same) {
-			codes = append(codes, same[0].Code)
-		}
-	}
-	return codes
-}
-
-// byCode gathers the rows of each code, codes in the order of their first row.
-func byCode(rows []templates.Summary) [][]templates.Summary {
-	at := make(map[string]int, len(rows))
-	groups := make([][]templates.Summary, 0, len(rows))
-	for i, row := range rows {
-		if j, again := at[row.Code]; again {
-			groups[j] = append(groups[j], row)
-			continue
-		}
-		at[row.Code] = len(groups)
-		groups = append(groups, rows[i:i+1:i+1])
-	}
-	return groups
 }
 
 // compares reports whether a code's entry is looked at.

@@ -77,10 +77,10 @@ func TestPlanTruthTable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policy := invalidate.Policy{Skip: skipRejected, Fields: c.fields, Moved: c.moved}
-			if looked := slices.Contains(invalidate.Codes(c.rows, policy), "T"); looked != c.looked {
+			if looked := slices.Contains(invalidate.ByCode(c.rows).Codes(policy), "T"); looked != c.looked {
 				t.Errorf("entry read: %v, want %v", looked, c.looked)
 			}
-			plan := invalidate.NewPlan(c.rows, map[string]templates.Entry{"T": c.entry}, policy)
+			plan := invalidate.NewPlan(invalidate.ByCode(c.rows), map[string]templates.Entry{"T": c.entry}, policy)
 			var want []invalidate.Change
 			if c.reason != "" {
 				want = []invalidate.Change{{Code: "T", From: c.entry.Doc.Status, To: c.to, Reason: c.reason}}
@@ -94,7 +94,7 @@ func TestPlanTruthTable(t *testing.T) {
 
 func TestPlanCounts(t *testing.T) {
 	rows := []templates.Summary{row("A", "APPROVED"), row("B", "REJECTED"), row("C", "APPROVED"), row("D", "APPROVED"), row("E", "REQUESTED")}
-	plan := invalidate.NewPlan(rows, map[string]templates.Entry{"A": entry("APPROVED"), "C": other, "E": unreadable},
+	plan := invalidate.NewPlan(invalidate.ByCode(rows), map[string]templates.Entry{"A": entry("APPROVED"), "C": other, "E": unreadable},
 		invalidate.Policy{Skip: map[templates.State]bool{templates.Rejected: true}})
 	if plan.Compared != 2 || plan.Skipped != 1 || plan.WrongType != 1 || len(plan.Delete) != 1 || plan.AllUnreadable {
 		t.Errorf("%+v", plan)
@@ -117,7 +117,7 @@ func TestPlanKeepsEntriesThatAreAllUnreadable(t *testing.T) {
 		{"two and a readable one", map[string]templates.Entry{"A": unreadable, "B": unreadable, "D": entry("APPROVED")}, false, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan := invalidate.NewPlan(rows, c.entries, policy)
+			plan := invalidate.NewPlan(invalidate.ByCode(rows), c.entries, policy)
 			if plan.AllUnreadable != c.all || len(plan.Delete) != c.deletes {
 				t.Errorf("%+v", plan)
 			}

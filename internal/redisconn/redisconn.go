@@ -24,6 +24,8 @@ const (
 	// protocol is RESP's version. Of the third nothing is used here, and go-redis looks for
 	// messages before each of its replies.
 	protocol = 2
+	// readBuffer holds what a pass reads of a usual hospital, so that it comes with one system call.
+	readBuffer = 64 << 10
 )
 
 // Mode is the kind of a Redis.
@@ -68,7 +70,7 @@ func NewSingle(o *redis.Options) *redis.Client {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
-	o.Protocol = cmp.Or(o.Protocol, protocol)
+	o.Protocol, o.ReadBufferSize = cmp.Or(o.Protocol, protocol), readBuffer
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o)
@@ -80,7 +82,7 @@ func NewSentinel(o *redis.FailoverOptions) *redis.Client {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
-	o.Protocol = cmp.Or(o.Protocol, protocol)
+	o.Protocol, o.ReadBufferSize = cmp.Or(o.Protocol, protocol), readBuffer
 	o.DisableIdentity = true
 	rdb := redis.NewFailoverClient(o)
 	rdb.AddHook(sentinels{o.MasterName})
@@ -93,7 +95,7 @@ func NewCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1
-	o.Protocol = cmp.Or(o.Protocol, protocol)
+	o.Protocol, o.ReadBufferSize = cmp.Or(o.Protocol, protocol), readBuffer
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.MaxRedirects = maxRedirects

@@ -43,7 +43,8 @@ func spelled(s string) Status {
 // their state; a word nobody knows is compared exactly as it is written; blanks alone are
 // no state, "".
 func (s Status) State() State {
-	if st, ok := words[string(s)]; ok {
+	switch st := State(s); st { // nearly always, and told without a look-up
+	case Registered, Requested, Approved, Rejected, Deleted:
 		return st
 	}
 	word := strings.ToUpper(strings.TrimSpace(string(s)))
