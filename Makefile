@@ -73,7 +73,7 @@ fuzz: ## every fuzz target for FUZZTIME each (5s)
 	done
 
 .PHONY: bench
-bench: ## passes, hits, misses and rest beside what could be in their place, as tables (seven minutes; needs wrk)
+bench: ## passes, hits, misses and rest beside what could be in their place, as tables (five minutes; needs wrk)
 	cd internal/bench && go run .
 
 .PHONY: bench-flight
