@@ -263,7 +263,7 @@ func (c *Cache) readPart(ctx context.Context, h hospitals.Hospital, codes []stri
 // entryIn reads the reply to a GET as it came over the wire (RESP 2 or 3). The entry lies in it.
 //
 // A pass reads megabytes per second, of which nearly nothing changes: kept in one buffer they
-// are no garbage, which makes a pass a third faster and halves its memory.
+// are no garbage, which spares a pass more than a quarter of its CPU.
 func entryIn(reply []byte, now time.Time) (Entry, error) {
 	header, value, _ := strings.Cut(unsafe.String(unsafe.SliceData(reply), len(reply)), "\r\n") //nolint:gosec // nobody writes there while the entry is used
 	switch {
