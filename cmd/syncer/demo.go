@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
 
 	"alimtalk-syncer/internal/config"
@@ -41,11 +43,16 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) error {
 	}
 	defer w.close()
 	tell := newNarrator(out, w)
-
-	httpAddr, taken := freeAddr(ctx)
-	if taken {
+	err = w.run(ctx, o, tell, "127.0.0.1:8080")
+	if errors.Is(err, syscall.EADDRINUSE) {
 		fmt.Fprintln(out, "Port 8080 is taken; the daemon takes a free one.")
+		err = w.run(ctx, o, tell, "127.0.0.1:0")
 	}
+	return err
+}
+
+// run runs the daemon at an address. Where that is taken, nothing has happened.
+func (w *demoWorld) run(ctx context.Context, o demoOptions, tell *narrator, httpAddr string) error {
 	life, stopDaemon := context.WithCancel(ctx)
 	defer stopDaemon()
 	cfg, _, err := config.Load(w.settings(httpAddr))

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/alicebob/miniredis/v2"
@@ -106,15 +104,4 @@ func (w *demoWorld) cached(e entry) templates.State {
 		return ""
 	}
 	return stateOf(value)
-}
-
-// freeAddr returns the daemon's usual address, or one with a free port when that is taken.
-func freeAddr(ctx context.Context) (addr string, taken bool) {
-	const usual = "127.0.0.1:8080"
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", usual)
-	if err != nil {
-		return "127.0.0.1:0", true
-	}
-	_ = listener.Close()
-	return usual, false
 }

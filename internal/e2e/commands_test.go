@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -265,6 +266,20 @@ func TestTheDemoTakesAFreePortWhenItsOwnIsTaken(t *testing.T) {
 	if !strings.Contains(r.stdout, "8080") || strings.Contains(r.stdout, "curl http://127.0.0.1:8080") {
 		t.Errorf("it does not say that it listens elsewhere:\n%s", r.stdout)
 	}
+}
+
+// TestDemosThatStartTogetherTakePortsOfTheirOwn: none finds a port free that another then takes.
+func TestDemosThatStartTogetherTakePortsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if r := run(t, nil, "demo", "--for", "2s"); r.code != 0 || !strings.Contains(r.stdout, "curl ") {
+				t.Errorf("%s", r)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestTheDemoEndsLikeTheDaemon(t *testing.T) {
