@@ -85,7 +85,7 @@ sim: ## how long an entry can be wrong, simulated: the tables of deploy/stalenes
 	go run ./internal/order/sim
 
 .PHONY: model
-model: ## the fence's model in its larger worlds (six minutes, 3 GB; the smaller ones run with the tests)
+model: ## the fence's model in its larger worlds (eight minutes on a busy machine, 2.5 GB; the smaller ones run with the tests)
 	go test -count=1 -timeout 60m -v -run Interleaving ./internal/templates/fencemodel -args -deep
 
 # Installs what $$missing names.
