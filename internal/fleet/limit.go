@@ -29,8 +29,8 @@ const (
 // account has two buckets in Redis: one for all calls, and one with four fifths of it that a
 // pass's calls take from first, so that passes alone never use all of it up.
 //
-// While Redis does not answer, each replica keeps the limit alone: Limit then lets everything
-// through, and asks again after a second.
+// While Redis does not answer, or when its clock has gone back, each replica keeps the limit
+// alone: Limit then lets everything through, and asks again after a second.
 type Limit struct {
 	LimitOptions
 	buckets *redis_rate.Limiter
@@ -38,7 +38,7 @@ type Limit struct {
 
 	mu      sync.Mutex      // guards what follows
 	alone   time.Time       // Redis is not asked before
-	away    bool            // it did not answer last
+	away    bool            // the last question to it failed
 	counted map[string]bool // accounts for one of whose calls the passes' bucket has given a slot already
 }
 

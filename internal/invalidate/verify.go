@@ -26,8 +26,8 @@ func (s *Syncer) Verify(ctx context.Context, h hospitals.Hospital) bool {
 	return err == nil && ok
 }
 
-// fresh reports whether a hospital was looked at lately, here or by another replica. A look that has just failed is not
-// tried again by every reader.
+// fresh reports whether a hospital was looked at lately, here or by another replica. A look
+// that has just failed is not tried again by every reader.
 func (s *Syncer) fresh(h hospitals.Hospital) bool {
 	s.mu.Lock()
 	st := s.past.standings[h.ID]

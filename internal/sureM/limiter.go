@@ -20,7 +20,8 @@ const share = 4
 // limiter hands out an account's slots: rate per second, and burst of them at once after a
 // rest. Urgent calls (logins and what a reader waits for) go before patient ones (scheduled
 // passes), in their order of coming; but under a flood of them every fifth slot goes to a
-// patient call. So one urgent call alone waits for two slots at most.
+// patient call. So one urgent call alone waits for two slots at most; for five where the limit is
+// shared with other processes (Shared), whose passes use four fifths of it.
 type limiter struct {
 	interval time.Duration // between slots
 	burst    int
